@@ -1,0 +1,114 @@
+"""Who acts, and on what: tenants, users, agents and sessions."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID
+
+import attrs
+
+from hango.domain.values import JsonObject
+
+
+class Role(StrEnum):
+    """What a user may do: members act on what they created, the others on all of the tenant."""
+
+    MEMBER = "member"
+    ADMIN = "admin"
+    OWNER = "owner"
+
+    @property
+    def administers(self) -> bool:
+        """Whether this role sees and changes everything in its tenant."""
+        return self is not Role.MEMBER
+
+
+class UserStatus(StrEnum):
+    """Whether a user may act at all."""
+
+    ACTIVE = "active"
+    DISABLED = "disabled"
+
+
+@attrs.frozen
+class Tenant:
+    """A customer."""
+
+    id: UUID
+    slug: str
+    name: str
+    created_at: datetime
+
+
+@attrs.frozen
+class User:
+    """A person in a tenant."""
+
+    id: UUID
+    tenant_id: UUID
+    email: str
+    role: Role
+    status: UserStatus
+    created_at: datetime
+
+
+@attrs.frozen
+class Scope:
+    """On whose behalf something is done: decides what is visible."""
+
+    tenant_id: UUID
+    user_id: UUID
+    role: Role
+
+
+@attrs.frozen
+class Limits:
+    """An agent's own limits; None means the process's setting.
+
+    Attributes:
+        max_iterations: provider calls in one run.
+        tool_timeout: seconds one tool call may take.
+        run_deadline: seconds one execution may take.
+        max_tokens: tokens one answer may have.
+    """
+
+    max_iterations: int | None = None
+    tool_timeout: float | None = None
+    run_deadline: float | None = None
+    max_tokens: int | None = None
+
+
+@attrs.frozen
+class AgentDefinition:
+    """A stored agent, read afresh at every claim.
+
+    Attributes:
+        tools: names it may call; empty means every registered tool.
+    """
+
+    id: UUID
+    tenant_id: UUID
+    slug: str
+    name: str
+    provider: str
+    model: str
+    system_prompt: str
+    tools: tuple[str, ...]
+    guardrails: tuple[str, ...]
+    completion: JsonObject | None
+    limits: Limits
+    created_at: datetime
+
+
+@attrs.frozen
+class Session:
+    """One conversation with one agent; `last_seq` is the seq of its newest message, 0 when empty."""
+
+    id: UUID
+    tenant_id: UUID
+    agent_id: UUID
+    created_by: UUID
+    title: str
+    last_seq: int
+    created_at: datetime

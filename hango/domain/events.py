@@ -1,0 +1,174 @@
+"""What flows while a run executes: from a provider to the loop, and from the loop to watchers."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+from uuid import UUID
+
+import attrs
+
+from hango.domain.messages import (
+    Block,
+    MessageRole,
+    StopReason,
+    ToolResultBlock,
+    ToolUseBlock,
+    Usage,
+)
+from hango.domain.tools import ToolDefinition
+
+# --- to a provider --------------------------------------------------------------------------
+
+
+@attrs.frozen
+class PromptMessage:
+    """One message as a provider is sent it."""
+
+    role: MessageRole
+    content: tuple[Block, ...]
+
+
+@attrs.frozen
+class ProviderRequest:
+    """One provider call.
+
+    Attributes:
+        system: the agent's own text; empty for none.
+        messages: oldest first, valid for the strictest API (rule 14 of the design).
+        turn: number of the turn; a provider that must make up a call id derives it from this.
+        max_tokens: bound on the answer; None leaves it to the provider.
+    """
+
+    model: str
+    system: str
+    messages: tuple[PromptMessage, ...]
+    tools: tuple[ToolDefinition, ...]
+    turn: int
+    max_tokens: int | None = None
+
+
+# --- from a provider ------------------------------------------------------------------------
+# `index` tells the blocks of one answer apart and orders them; it need not be dense.
+
+
+@attrs.frozen
+class BlockStart:
+    """A block begins; *block* is what is known of it already (an empty text, a call's name)."""
+
+    index: int
+    block: Block
+
+
+@attrs.frozen
+class TextDelta:
+    """More text of a text block."""
+
+    index: int
+    text: str
+
+
+@attrs.frozen
+class ThinkingDelta:
+    """More text of a thinking block."""
+
+    index: int
+    thinking: str
+
+
+@attrs.frozen
+class SignatureDelta:
+    """The signature of a thinking block; replaces an earlier one."""
+
+    index: int
+    signature: str
+
+
+@attrs.frozen
+class InputDelta:
+    """More of a call's arguments as JSON text; parsed once, when the answer is whole."""
+
+    index: int
+    partial_json: str
+
+
+@attrs.frozen
+class BlockStop:
+    """A block is complete."""
+
+    index: int
+
+
+@attrs.frozen
+class UsageUpdate:
+    """Tokens of this call so far: cumulative, so the last one wins."""
+
+    usage: Usage
+
+
+@attrs.frozen
+class Stop:
+    """The answer is whole."""
+
+    reason: StopReason
+
+
+ProviderEvent: TypeAlias = (
+    BlockStart
+    | TextDelta
+    | ThinkingDelta
+    | SignatureDelta
+    | InputDelta
+    | BlockStop
+    | UsageUpdate
+    | Stop
+)
+
+# --- from the loop to who watches -----------------------------------------------------------
+
+
+@attrs.frozen
+class TurnStarted:
+    """A provider is being asked."""
+
+    run_id: UUID
+    turn: int
+
+
+@attrs.frozen
+class Streamed:
+    """A provider's event, as it arrived."""
+
+    run_id: UUID
+    turn: int
+    event: ProviderEvent
+
+
+@attrs.frozen
+class Retrying:
+    """A provider call failed before any content and is tried again in *delay* seconds."""
+
+    run_id: UUID
+    turn: int
+    code: str
+    delay: float
+
+
+@attrs.frozen
+class ToolStarted:
+    """A tool call begins."""
+
+    run_id: UUID
+    turn: int
+    call: ToolUseBlock
+
+
+@attrs.frozen
+class ToolFinished:
+    """A tool call has ended, well or not."""
+
+    run_id: UUID
+    turn: int
+    result: ToolResultBlock
+
+
+RunEvent: TypeAlias = TurnStarted | Streamed | Retrying | ToolStarted | ToolFinished
