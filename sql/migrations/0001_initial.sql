@@ -204,3 +204,11 @@ create table audit_events (
 
 -- list_audit_events: newest first
 create index audit_events_tenant_idx on audit_events (tenant_id, id desc);
+
+-- The one predicate of visibility: a member sees what they created, the others all of their tenant.
+-- Plain SQL, so that the planner inlines it and uses the indexes.
+create function visible(
+    row_tenant uuid, row_creator uuid, tenant uuid, viewer uuid, sees_all boolean
+) returns boolean language sql immutable parallel safe as $$
+    select row_tenant = tenant and (sees_all or row_creator = viewer)
+$$;

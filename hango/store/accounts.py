@@ -1,0 +1,141 @@
+"""Tenants, the people in them, and their keys.
+
+A key is shown once, when it is made; only its SHA-256 is stored.  It has 256 random bits, so a slow
+hash would protect nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from uuid import UUID
+
+import asyncpg
+import attrs
+
+from hango.codec import clean_text
+from hango.domain import Role, Tenant, User, new_id
+from hango.errors import AlreadyExists, NotFound
+from hango.store import rows
+from hango.store.pool import Pool
+from hango.store.queries import QUERIES
+
+INSERT_TENANT = QUERIES["insert_tenant"]
+GET_TENANT_BY_SLUG = QUERIES["get_tenant_by_slug"]
+INSERT_USER = QUERIES["insert_user"]
+GET_USER_BY_EMAIL = QUERIES["get_user_by_email"]
+INSERT_KEY = QUERIES["insert_key"]
+AUTHENTICATE = QUERIES["authenticate"]
+TOUCH_KEY = QUERIES["touch_key"]
+
+KEY_PREFIX = "hgo_"
+_SHOWN = len(KEY_PREFIX) + 6  # characters stored, so that people can tell their keys apart
+
+
+@attrs.frozen
+class NewKey:
+    """A key just made: the only time its text is known."""
+
+    id: UUID
+    user_id: UUID
+    key: str = attrs.field(repr=False)
+
+
+@attrs.define
+class Accounts:
+    """Who may act."""
+
+    _pool: Pool
+
+    async def authenticate(self, key: str) -> User | None:
+        """Return whose live key this is, or None; the caller looks at the user's status.
+
+        Records the key's last use, at most once a minute.
+        """
+        row = await self._pool.one(AUTHENTICATE, secret_sha256=_digest(key))
+        if row is None:
+            return None
+        if row["stale"]:
+            await self._pool.write(TOUCH_KEY, key_id=row["key_id"])
+        return rows.user(row)
+
+    async def create_tenant(self, slug: str, name: str) -> Tenant:
+        """Create a tenant.
+
+        Raises:
+            AlreadyExists: the slug is taken.
+        """
+        try:
+            created = await self._pool.write(
+                INSERT_TENANT, tenant_id=new_id(), slug=slug, name=clean_text(name), audit_id=new_id()
+            )
+        except asyncpg.UniqueViolationError:
+            raise AlreadyExists(f"there is a tenant {slug!r} already") from None
+        return rows.tenant(created[0])
+
+    async def tenant(self, slug: str) -> Tenant:
+        """Return the tenant of that slug.
+
+        Raises:
+            NotFound: there is none.
+        """
+        row = await self._pool.one(GET_TENANT_BY_SLUG, slug=clean_text(slug))
+        if row is None:
+            raise NotFound(f"there is no tenant {slug!r}")
+        return rows.tenant(row)
+
+    async def create_user(self, tenant_id: UUID, email: str, role: Role, *, actor: UUID | None) -> User:
+        """Create an active user; *actor* is None for the operator's shell.
+
+        Raises:
+            AlreadyExists: the tenant has a user of that address, however capitalized.
+        """
+        try:
+            created = await self._pool.write(
+                INSERT_USER,
+                user_id=new_id(),
+                tenant_id=tenant_id,
+                email=clean_text(email),
+                role=role,
+                actor_id=actor,
+                audit_id=new_id(),
+            )
+        except asyncpg.UniqueViolationError:
+            raise AlreadyExists(f"there is a user {email!r} already") from None
+        return rows.user(created[0])
+
+    async def user(self, tenant_id: UUID, email: str) -> User:
+        """Return the tenant's user of that address.
+
+        Raises:
+            NotFound: there is none.
+        """
+        row = await self._pool.one(GET_USER_BY_EMAIL, tenant_id=tenant_id, email=clean_text(email))
+        if row is None:
+            raise NotFound(f"there is no user {email!r}")
+        return rows.user(row)
+
+    async def create_key(self, tenant_id: UUID, user_id: UUID, *, actor: UUID | None) -> NewKey:
+        """Make a key for a user of the tenant.
+
+        Raises:
+            NotFound: the tenant has no such user.
+        """
+        key = KEY_PREFIX + secrets.token_urlsafe(32)
+        created = await self._pool.write(
+            INSERT_KEY,
+            key_id=new_id(),
+            tenant_id=tenant_id,
+            user_id=user_id,
+            secret_sha256=_digest(key),
+            prefix=key[:_SHOWN],
+            actor_id=actor,
+            audit_id=new_id(),
+        )
+        if not created:
+            raise NotFound("there is no such user")
+        return NewKey(created[0]["id"], user_id, key)
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode(errors="replace")).digest()

@@ -1,0 +1,119 @@
+"""Stored agents: everybody in the tenant reads them; who may write is the caller's to check."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import asyncpg
+import attrs
+
+from hango.codec import clean_text, dump_json
+from hango.domain import AgentDefinition, JsonObject, Limits, new_id
+from hango.errors import AlreadyExists, NotFound
+from hango.store import rows
+from hango.store.pool import Pool
+from hango.store.queries import QUERIES, Query
+
+INSERT_AGENT = QUERIES["insert_agent"]
+UPDATE_AGENT = QUERIES["update_agent"]
+GET_AGENT = QUERIES["get_agent"]
+GET_AGENT_BY_SLUG = QUERIES["get_agent_by_slug"]
+LIST_AGENTS = QUERIES["list_agents"]
+
+
+@attrs.frozen
+class NewAgent:
+    """All that defines an agent; see `hango.domain.AgentDefinition`."""
+
+    slug: str
+    name: str
+    provider: str
+    model: str
+    system_prompt: str = ""
+    tools: tuple[str, ...] = ()
+    guardrails: tuple[str, ...] = ()
+    completion: JsonObject | None = None
+    limits: Limits = attrs.field(factory=Limits)
+
+
+@attrs.define
+class Agents:
+    """The tenant's agents."""
+
+    _pool: Pool
+
+    async def create(self, tenant_id: UUID, agent: NewAgent, *, actor: UUID | None) -> AgentDefinition:
+        """Store a new agent; *actor* is None for the operator's shell.
+
+        Raises:
+            AlreadyExists: the tenant has an agent of that slug.
+        """
+        created = await self._store(INSERT_AGENT, tenant_id, new_id(), agent, actor)
+        return rows.agent(created[0])
+
+    async def update(
+        self, tenant_id: UUID, agent_id: UUID, agent: NewAgent, *, actor: UUID | None
+    ) -> AgentDefinition:
+        """Replace an agent's definition; runs read it at their next claim.
+
+        Raises:
+            NotFound: the tenant has no such agent.
+            AlreadyExists: the tenant has another agent of that slug.
+        """
+        changed = await self._store(UPDATE_AGENT, tenant_id, agent_id, agent, actor)
+        if not changed:
+            raise NotFound("there is no such agent")
+        return rows.agent(changed[0])
+
+    async def _store(
+        self, query: Query, tenant_id: UUID, agent_id: UUID, agent: NewAgent, actor: UUID | None
+    ) -> Sequence[rows.Row]:
+        try:
+            return await self._pool.write(
+                query,
+                agent_id=agent_id,
+                tenant_id=tenant_id,
+                slug=agent.slug,
+                name=clean_text(agent.name),
+                provider=clean_text(agent.provider),
+                model=clean_text(agent.model),
+                system_prompt=clean_text(agent.system_prompt),
+                tools=[clean_text(tool) for tool in agent.tools],
+                guardrails=[clean_text(guardrail) for guardrail in agent.guardrails],
+                completion=None if agent.completion is None else dump_json(agent.completion),
+                limits=rows.dump_limits(agent.limits),
+                actor_id=actor,
+                audit_id=new_id(),
+            )
+        except asyncpg.UniqueViolationError:
+            raise AlreadyExists(f"there is an agent {agent.slug!r} already") from None
+
+    async def get(self, tenant_id: UUID, agent_id: UUID) -> AgentDefinition:
+        """Return one agent.
+
+        Raises:
+            NotFound: the tenant has no such agent.
+        """
+        row = await self._pool.one(GET_AGENT, tenant_id=tenant_id, agent_id=agent_id)
+        if row is None:
+            raise NotFound("there is no such agent")
+        return rows.agent(row)
+
+    async def by_slug(self, tenant_id: UUID, slug: str) -> AgentDefinition:
+        """Return the agent of that slug.
+
+        Raises:
+            NotFound: the tenant has no such agent.
+        """
+        row = await self._pool.one(GET_AGENT_BY_SLUG, tenant_id=tenant_id, slug=clean_text(slug))
+        if row is None:
+            raise NotFound(f"there is no agent {slug!r}")
+        return rows.agent(row)
+
+    async def list(
+        self, tenant_id: UUID, *, before: UUID | None = None, limit: int = 50
+    ) -> Sequence[AgentDefinition]:
+        """Return up to *limit* agents older than *before*, newest first."""
+        found = await self._pool.rows(LIST_AGENTS, tenant_id=tenant_id, before=before, limit=limit)
+        return [rows.agent(row) for row in found]

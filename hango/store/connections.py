@@ -1,0 +1,84 @@
+"""How a connection is made, and what its failures mean.
+
+Every connection gives up on locks, statements and idle transactions well before a third of a lease,
+so that nobody who froze in the database can make a whole process lose its leases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeAlias
+
+import asyncpg
+import attrs
+import trio
+
+from hango.errors import StoreUnavailable
+
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
+CONNECT_TIMEOUT = 5.0  # seconds; a database that is there answers in milliseconds
+_SHARE_OF_LEASE = 0.25  # of the ttl: below a third, as heartbeats come every third
+_LONGEST = 20.0  # seconds; long leases are no reason to let statements hang
+
+_AWAY = (
+    OSError,
+    TimeoutError,
+    trio.TooSlowError,
+    asyncpg.InterfaceError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.QueryCanceledError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.InvalidCachedStatementError,
+    asyncpg.DiskFullError,
+)
+
+
+@attrs.frozen
+class Connector:
+    """Makes connections to one database.
+
+    Attributes:
+        dsn: kept out of every text, since it may hold a password.
+        settings: what each connection sets on the server's side.
+    """
+
+    dsn: str = attrs.field(repr=False)
+    settings: Mapping[str, str]
+
+    @classmethod
+    def to(cls, dsn: str, lease_ttl: float) -> Connector:
+        """Make a connector whose patience fits leases of *lease_ttl* seconds."""
+        milliseconds = str(max(int(min(lease_ttl * _SHARE_OF_LEASE, _LONGEST) * 1000), 1))
+        return cls(
+            dsn,
+            {
+                "application_name": "hango",
+                "lock_timeout": milliseconds,
+                "statement_timeout": milliseconds,
+                "idle_in_transaction_session_timeout": milliseconds,
+            },
+        )
+
+    async def connect(self) -> Connection:
+        """Connect (asyncio); raises what asyncpg and the system raise."""
+        return await asyncpg.connect(
+            self.dsn, timeout=CONNECT_TIMEOUT, server_settings=dict(self.settings)
+        )
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn every way in which a database can be away, or too slow, into `StoreUnavailable`."""
+    try:
+        yield
+    except _AWAY as error:
+        kind = type(error).__name__
+        raise StoreUnavailable(f"the database is not available ({kind})") from error

@@ -1,0 +1,181 @@
+"""The queue as a worker sees it: look, claim, renew, sweep.  The row is the queue.
+
+One rule: who executes is decided by one conditional UPDATE, and time by the database's clock; a
+worker counts its own deadline from before it asked, so it always stops first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from uuid import UUID
+
+import asyncpg
+import attrs
+import trio
+
+from hango.errors import StoreUnavailable
+from hango.store import rows
+from hango.store.pool import Pool
+from hango.store.queries import QUERIES
+from hango.store.transcript import Claim, ClaimKey
+from hango.telemetry import metrics, names
+
+LIST_CLAIMABLE_HEADS = QUERIES["list_claimable_heads"]
+CLAIM_NEXT_RUN = QUERIES["claim_next_run"]
+RELEASE_UNANSWERED_CLAIMS = QUERIES["release_unanswered_claims"]
+RENEW_LEASES = QUERIES["renew_leases"]
+RECLAIM_LAPSED_RUNS = QUERIES["reclaim_lapsed_runs"]
+
+_MARGIN = 0.1  # of the ttl: what clocks and schedulers may differ by before two owners overlap
+_SWEEP_PAGE = 100  # rows locked at once
+
+
+@attrs.frozen
+class Look:
+    """What a look at the table saw.
+
+    Attributes:
+        heads: sessions whose head may be claimed, in the order to serve them.
+        wake_in: seconds until the nearest backed-off head is due; None when none is backed off.
+    """
+
+    heads: tuple[UUID, ...]
+    wake_in: float | None
+
+
+@attrs.frozen
+class Renewal:
+    """What a heartbeat was told.
+
+    Attributes:
+        renewed: the new deadlines (trio clock, seconds); claims neither here nor in `lost` were
+            locked by someone else and keep the deadline they have.
+        lost: claims that are no longer ours; authority is gone at once.
+        cancelled: claims whose run is to be cancelled; reported every time.
+    """
+
+    renewed: Mapping[ClaimKey, float]
+    lost: frozenset[ClaimKey]
+    cancelled: frozenset[ClaimKey]
+
+
+@attrs.define
+class RunQueue:
+    """The queue, for one process.
+
+    Attributes:
+        owner_id: this process; a fresh id at each start, so that a restart is somebody else.
+        lease_ttl: seconds.
+        max_reclaims: leases in a row that may lapse without a finished turn; 0 for no limit.
+    """
+
+    _pool: Pool
+    owner_id: UUID
+    lease_ttl: float
+    max_reclaims: int
+    _unanswered: set[UUID] = attrs.field(factory=set, init=False)
+
+    async def look(self, limit: int) -> Look:
+        """List up to *limit* sessions whose head may be claimed now."""
+        found = await self._pool.rows(LIST_CLAIMABLE_HEADS, now=self._pool.now(), limit=limit)
+        heads = tuple(row["session_id"] for row in found if row["session_id"] is not None)
+        return Look(heads, found[0]["wake_in"])
+
+    async def claim_next(self, session_id: UUID) -> Claim | None:
+        """Claim the head of a session's line; None when there is none, or another was first.
+
+        Must not be called for a session of which this process still executes a run.
+
+        Raises:
+            StoreUnavailable: no database, or its answer was lost; a claim that was made all the same
+                is given back by the next call for this session.
+        """
+        await self._give_back_unanswered(session_id)
+        asked_at = trio.current_time()
+        try:
+            answer = await self._pool.write(
+                CLAIM_NEXT_RUN,
+                session_id=session_id,
+                owner_id=self.owner_id,
+                lease_ttl=timedelta(seconds=self.lease_ttl),
+                now=self._pool.now(),
+            )
+        except asyncpg.UniqueViolationError:
+            _count_claim("lost")
+            return None
+        except StoreUnavailable:
+            self._unanswered.add(session_id)
+            raise
+        return self._claimed(answer[0], asked_at) if answer else None
+
+    async def _give_back_unanswered(self, session_id: UUID) -> None:
+        if session_id in self._unanswered:
+            await self._pool.write(
+                RELEASE_UNANSWERED_CLAIMS,
+                session_id=session_id,
+                owner_id=self.owner_id,
+                now=self._pool.now(),
+            )
+            self._unanswered.discard(session_id)
+
+    def _claimed(self, answer: rows.Row, asked_at: float) -> Claim | None:
+        if answer["id"] is None:
+            if answer["due"]:
+                _count_claim("lost")
+            return None
+        _count_claim("won")
+        run = rows.run(answer)
+        return Claim(self._pool, run, self.owner_id, self.lease_ttl, self.local_deadline(asked_at))
+
+    async def renew(self, claims: Iterable[Claim]) -> Renewal:
+        """Renew the leases of *claims* in one statement, on the heartbeat's own connection.
+
+        Raises:
+            StoreUnavailable: no database, or no answer; try again until the claims' deadlines.
+        """
+        keys = [claim.key for claim in claims]
+        asked_at = trio.current_time()
+        answer = await self._pool.beat(
+            RENEW_LEASES,
+            deadline=self.lease_ttl * _MARGIN,
+            run_ids=[run_id for run_id, _ in keys],
+            claim_epochs=[epoch for _, epoch in keys],
+            owner_id=self.owner_id,
+            lease_ttl=timedelta(seconds=self.lease_ttl),
+            now=self._pool.now(),
+        )
+        deadline = self.local_deadline(asked_at)
+        return Renewal(
+            renewed={_key(row): deadline for row in answer if row["renewed"]},
+            lost=frozenset(_key(row) for row in answer if row["lost"]),
+            cancelled=frozenset(_key(row) for row in answer if row["cancelled"]),
+        )
+
+    def local_deadline(self, asked_at: float) -> float:
+        """Say until when a lease asked for at *asked_at* may be worked under (trio clock, seconds)."""
+        return asked_at + self.lease_ttl * (1 - _MARGIN)
+
+    async def sweep(self) -> int:
+        """Take back every run whose lease has lapsed, whoever owned it; return how many."""
+        total = 0
+        while True:
+            page = await self._pool.write(
+                RECLAIM_LAPSED_RUNS,
+                limit=_SWEEP_PAGE,
+                max_reclaims=self.max_reclaims,
+                now=self._pool.now(),
+            )
+            for row in page:
+                metrics.run_reclaimed.add(1, {names.OUTCOME: row["state"]})
+            total += len(page)
+            if len(page) < _SWEEP_PAGE:
+                return total
+
+
+def _key(row: rows.Row) -> ClaimKey:
+    return (row["run_id"], row["claim_epoch"])
+
+
+def _count_claim(outcome: str) -> None:
+    metrics.run_claims.add(1, {names.OUTCOME: outcome})

@@ -1,0 +1,115 @@
+"""Sessions and their messages, as users see them; every call is bounded by `visibility`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import attrs
+
+from hango.codec import blocks_to_json, clean_text, dump_json
+from hango.domain import Block, Message, MessageRole, Scope, Session, new_id
+from hango.errors import NotFound, SessionBusy
+from hango.store import rows
+from hango.store.connections import Connection
+from hango.store.pool import Pool
+from hango.store.queries import QUERIES
+from hango.store.visibility import visibility
+
+INSERT_SESSION = QUERIES["insert_session"]
+GET_SESSION = QUERIES["get_session"]
+LIST_SESSIONS = QUERIES["list_sessions"]
+LIST_MESSAGES = QUERIES["list_messages"]
+LOCK_SESSION = QUERIES["lock_session"]
+INSERT_MESSAGE = QUERIES["insert_message"]
+
+
+@attrs.define
+class Sessions:
+    """The conversations of a tenant."""
+
+    _pool: Pool
+
+    async def create(self, scope: Scope, agent_id: UUID, title: str = "") -> Session:
+        """Open a session with an agent of the tenant.
+
+        Raises:
+            NotFound: the tenant has no such agent.
+        """
+        created = await self._pool.write(
+            INSERT_SESSION,
+            session_id=new_id(),
+            tenant_id=scope.tenant_id,
+            user_id=scope.user_id,
+            agent_id=agent_id,
+            title=clean_text(title),
+            audit_id=new_id(),
+        )
+        if not created:
+            raise NotFound("there is no such agent")
+        return rows.session(created[0])
+
+    async def get(self, scope: Scope, session_id: UUID) -> Session:
+        """Return one session.
+
+        Raises:
+            NotFound: there is none that *scope* may see.
+        """
+        row = await self._pool.one(GET_SESSION, session_id=session_id, **visibility(scope))
+        if row is None:
+            raise NotFound("there is no such session")
+        return rows.session(row)
+
+    async def list(
+        self, scope: Scope, *, before: UUID | None = None, limit: int = 50
+    ) -> Sequence[Session]:
+        """Return up to *limit* sessions older than *before*, newest first."""
+        found = await self._pool.rows(LIST_SESSIONS, before=before, limit=limit, **visibility(scope))
+        return [rows.session(row) for row in found]
+
+    async def messages(
+        self, scope: Scope, session_id: UUID, *, after: int = 0, limit: int = 50
+    ) -> Sequence[Message]:
+        """Return up to *limit* messages whose seq is above *after*, oldest first.
+
+        Raises:
+            NotFound: there is no such session that *scope* may see.
+        """
+        found = await self._pool.rows(
+            LIST_MESSAGES, session_id=session_id, after=after, limit=limit, **visibility(scope)
+        )
+        if not found:
+            await self.get(scope, session_id)
+        return [rows.message(row) for row in found]
+
+    async def add_message(
+        self, scope: Scope, session_id: UUID, role: MessageRole, content: tuple[Block, ...]
+    ) -> Message:
+        """Add a message that belongs to no run.
+
+        Raises:
+            NotFound: there is no such session that *scope* may see.
+            SessionBusy: a run of the session is queued or running.
+        """
+        lock = LOCK_SESSION.arguments({"session_id": session_id, **visibility(scope)})
+        values = INSERT_MESSAGE.arguments(
+            {
+                "session_id": session_id,
+                "message_id": new_id(),
+                "role": role,
+                "content": dump_json(blocks_to_json(content)),
+                "user_id": scope.user_id,
+                "audit_id": new_id(),
+            }
+        )
+
+        async def add(connection: Connection) -> Message:
+            async with connection.transaction():
+                if not await connection.fetch(LOCK_SESSION.sql, *lock):
+                    raise NotFound("there is no such session")
+                created = await connection.fetch(INSERT_MESSAGE.sql, *values)
+                if not created:
+                    raise SessionBusy("a run of this session is queued or running")
+                return rows.message(created[0])
+
+        return await self._pool.unit(add)

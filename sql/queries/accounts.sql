@@ -1,0 +1,58 @@
+-- Tenants, the people in them, and their keys.
+
+-- name: insert_tenant
+with created as (
+    insert into tenants (id, slug, name) values ($tenant_id, $slug, $name) returning *
+), audited as (
+    insert into audit_events (id, tenant_id, actor_id, action, target_kind, target_id)
+    select $audit_id, id, null, 'tenant.create', 'tenant', id from created
+)
+select * from created;
+
+-- name: get_tenant_by_slug
+select * from tenants where slug = $slug;
+
+-- name: insert_user
+with created as (
+    insert into users (id, tenant_id, email, role)
+    values ($user_id, $tenant_id, $email, $role)
+    returning *
+), audited as (
+    insert into audit_events (id, tenant_id, actor_id, action, target_kind, target_id, detail)
+    select $audit_id, tenant_id, $actor_id, 'user.create', 'user', id,
+           jsonb_build_object('role', role)
+      from created
+)
+select * from created;
+
+-- name: get_user_by_email
+select * from users where tenant_id = $tenant_id and lower(email) = lower($email);
+
+-- name: insert_key
+-- No row when the user is not of this tenant.
+with created as (
+    insert into api_keys (id, user_id, secret_sha256, prefix)
+    select $key_id, id, $secret_sha256, $prefix
+      from users
+     where id = $user_id and tenant_id = $tenant_id
+    returning *
+), audited as (
+    insert into audit_events (id, tenant_id, actor_id, action, target_kind, target_id, detail)
+    select $audit_id, $tenant_id, $actor_id, 'key.create', 'key', id,
+           jsonb_build_object('user_id', user_id, 'prefix', prefix)
+      from created
+)
+select * from created;
+
+-- name: authenticate
+-- The person a live key belongs to; whether they may act is the caller's to decide.
+-- `stale` says that the key's last use was recorded a minute or more ago.
+select users.*, api_keys.id as key_id,
+       coalesce(api_keys.last_used_at < now() - interval '1 minute', true) as stale
+  from api_keys
+  join users on users.id = api_keys.user_id
+ where api_keys.secret_sha256 = $secret_sha256
+   and api_keys.revoked_at is null;
+
+-- name: touch_key
+update api_keys set last_used_at = now() where id = $key_id;

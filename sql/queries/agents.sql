@@ -1,0 +1,42 @@
+-- Stored agents; everybody in the tenant may read them.
+
+-- name: insert_agent
+with created as (
+    insert into agents (id, tenant_id, slug, name, provider, model, system_prompt, tools, guardrails,
+                        completion, limits)
+    values ($agent_id, $tenant_id, $slug, $name, $provider, $model, $system_prompt, $tools,
+            $guardrails, $completion, $limits)
+    returning *
+), audited as (
+    insert into audit_events (id, tenant_id, actor_id, action, target_kind, target_id)
+    select $audit_id, tenant_id, $actor_id, 'agent.create', 'agent', id from created
+)
+select * from created;
+
+-- name: update_agent
+with changed as (
+    update agents
+       set slug = $slug, name = $name, provider = $provider, model = $model,
+           system_prompt = $system_prompt, tools = $tools, guardrails = $guardrails,
+           completion = $completion, limits = $limits
+     where id = $agent_id and tenant_id = $tenant_id
+    returning *
+), audited as (
+    insert into audit_events (id, tenant_id, actor_id, action, target_kind, target_id)
+    select $audit_id, tenant_id, $actor_id, 'agent.update', 'agent', id from changed
+)
+select * from changed;
+
+-- name: get_agent
+select * from agents where id = $agent_id and tenant_id = $tenant_id;
+
+-- name: get_agent_by_slug
+select * from agents where slug = $slug and tenant_id = $tenant_id;
+
+-- name: list_agents
+select *
+  from agents
+ where tenant_id = $tenant_id
+   and ($before::uuid is null or id < $before)
+ order by id desc
+ limit $limit;

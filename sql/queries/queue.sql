@@ -1,0 +1,144 @@
+-- Runs as the workers see them: the queue, the lease, the sweep.
+-- Statements on leases are single statements, since now() is the start of the transaction.
+
+-- name: list_claimable_heads
+-- The heads of lines that may be claimed now: oldest first within a tenant, tenants taking turns.
+-- Also tells, on every row and on a row of its own if there is no head, when the next head is due.
+with heads as (
+    select distinct on (session_id) id, tenant_id, session_id, state, not_before
+      from runs
+     where state in ('queued', 'running')
+     order by session_id, state = 'queued', session_seq
+), waiting as (
+    select *, coalesce(not_before <= coalesce($now::timestamptz, now()), true) as due
+      from heads
+     where state = 'queued'
+), due as (
+    select session_id, id, row_number() over (partition by tenant_id order by id) as turn
+      from waiting
+     where due
+     order by turn, id
+     limit $limit
+), next as (
+    select extract(epoch from min(not_before) - coalesce($now::timestamptz, now()))::float8 as wake_in
+      from waiting
+     where not due
+)
+select due.session_id, next.wake_in
+  from next
+  left join due on true
+ order by due.turn, due.id;
+
+-- name: claim_next_run
+-- Claim the head of one session's line.  Every claimer aims at the same row, a running one first; the
+-- tests on it are repeated outside, where they are made again after a wait for its lock.
+-- One row if the line has a head: the run if it was claimed, and whether it looked claimable.
+with head as materialized (
+    select id, state = 'queued'
+               and coalesce(not_before <= coalesce($now::timestamptz, now()), true) as due
+      from runs
+     where session_id = $session_id and state in ('queued', 'running')
+     order by state = 'queued', session_seq
+     limit 1
+), claimed as (
+    update runs
+       set state = 'running', owner_id = $owner_id, claim_epoch = claim_epoch + 1,
+           lease_expires_at = coalesce($now::timestamptz, now()) + $lease_ttl::interval,
+           not_before = null,
+           started_at = coalesce(started_at, $now::timestamptz, now())
+      from head
+     where runs.id = head.id
+       and state = 'queued'
+       and coalesce(not_before <= coalesce($now::timestamptz, now()), true)
+    returning runs.*
+)
+select head.due, claimed.*
+  from head
+  left join claimed on true;
+
+-- name: release_unanswered_claims
+-- Give back what this process claimed in a statement whose answer it never got: it has no actor, and
+-- nothing has been done for it.  Only for a session of which this process executes nothing.
+with released as (
+    update runs
+       set state = case when cancel_requested_at is null then 'queued' else 'cancelled' end,
+           finished_at = case when cancel_requested_at is not null
+                              then coalesce($now::timestamptz, now()) end,
+           owner_id = null, lease_expires_at = null, last_owner_id = owner_id
+     where session_id = $session_id
+       and state = 'running'
+       and owner_id = $owner_id
+    returning session_id, id
+)
+select pg_notify('hango', session_id || ' ' || id) as rung from released;
+
+-- name: renew_leases
+-- Renew a batch in id order, skipping what someone else has locked: that is neither lost nor renewed.
+-- One row for each pair given.
+with mine as materialized (
+    select *
+      from unnest($run_ids::uuid[], $claim_epochs::bigint[]) as pair (run_id, claim_epoch)
+), held as materialized (
+    select runs.id
+      from runs
+      join mine on mine.run_id = runs.id and mine.claim_epoch = runs.claim_epoch
+     where owner_id = $owner_id and state = 'running'
+     order by runs.id
+       for no key update of runs skip locked
+), renewed as (
+    update runs
+       set lease_expires_at = greatest(lease_expires_at,
+                                       coalesce($now::timestamptz, now()) + $lease_ttl::interval)
+      from held
+     where runs.id = held.id
+    returning runs.id
+)
+select mine.run_id, mine.claim_epoch,
+       renewed.id is not null as renewed,
+       runs.id is null as lost,
+       runs.cancel_requested_at is not null as cancelled
+  from mine
+  left join renewed on renewed.id = mine.run_id
+  left join runs on runs.id = mine.run_id and runs.claim_epoch = mine.claim_epoch
+                and runs.owner_id = $owner_id and runs.state = 'running';
+
+-- name: reclaim_lapsed_runs
+-- Take back a page of runs whose lease has lapsed.  A cancelled one ends so; one that has not
+-- finished a turn in $max_reclaims leases (0: no limit) ends as crash_loop; the others queue again,
+-- from the second time on after a pause that doubles up to five minutes, with jitter.
+with lapsed as materialized (
+    select id, cancel_requested_at, reclaims
+      from runs
+     where state = 'running'
+       and lease_expires_at < coalesce($now::timestamptz, now())
+     order by id
+     limit $limit
+       for no key update skip locked
+), fates as (
+    -- from the locked rows, not from runs again: that would be the snapshot from before the lock
+    select id,
+           case when cancel_requested_at is not null then 'cancelled'
+                when $max_reclaims::int > 0 and reclaims + 1 >= $max_reclaims then 'failed'
+                else 'queued' end as state
+      from lapsed
+), reclaimed as (
+    update runs
+       set state = fates.state,
+           owner_id = null, lease_expires_at = null, last_owner_id = owner_id,
+           reclaims = reclaims + 1,
+           iterations = resume_turn,
+           not_before = case when fates.state = 'queued' and reclaims > 0
+                             then coalesce($now::timestamptz, now())
+                                  + least(interval '1 second' * 2 ^ (least(reclaims, 20) - 1),
+                                          interval '5 minutes') * (0.75 + random() / 4) end,
+           finished_at = case when fates.state <> 'queued' then coalesce($now::timestamptz, now()) end,
+           error_code = case when fates.state = 'failed' then 'crash_loop' end,
+           error = case when fates.state = 'failed'
+                        then 'the run was taken back ' || reclaims + 1
+                             || ' times in a row without finishing a turn' end,
+           stopped_by = case when fates.state = 'failed' then 'crash_loop' else stopped_by end
+      from fates
+     where runs.id = fates.id
+    returning runs.id, runs.session_id, runs.state
+)
+select id, state, pg_notify('hango', session_id || ' ' || id) as rung from reclaimed;

@@ -1,0 +1,72 @@
+-- Sessions and the messages in them, as their users see them.
+
+-- name: insert_session
+-- No row when the tenant has no such agent.
+with created as (
+    insert into sessions (id, tenant_id, agent_id, created_by, title)
+    select $session_id, tenant_id, id, $user_id, $title
+      from agents
+     where id = $agent_id and tenant_id = $tenant_id
+    returning *
+), audited as (
+    insert into audit_events (id, tenant_id, actor_id, action, target_kind, target_id, detail)
+    select $audit_id, tenant_id, created_by, 'session.create', 'session', id,
+           jsonb_build_object('agent_id', agent_id)
+      from created
+)
+select * from created;
+
+-- name: get_session
+select *
+  from sessions
+ where id = $session_id
+   and visible(tenant_id, created_by, $tenant_id, $user_id, $sees_all);
+
+-- name: list_sessions
+select *
+  from sessions
+ where visible(tenant_id, created_by, $tenant_id, $user_id, $sees_all)
+   and ($before::uuid is null or id < $before)
+ order by id desc
+ limit $limit;
+
+-- name: list_messages
+-- Oldest first.  No row when there is none; whether the session is visible is asked beforehand.
+select messages.*
+  from messages
+  join sessions on sessions.id = messages.session_id
+ where messages.session_id = $session_id
+   and visible(sessions.tenant_id, sessions.created_by, $tenant_id, $user_id, $sees_all)
+   and seq > $after
+ order by seq
+ limit $limit;
+
+-- name: lock_session
+-- Whoever adds to a session queues here.  A statement of its own: what the next one counts must be
+-- read after the wait, not in the snapshot from before it.
+select *
+  from sessions
+ where id = $session_id
+   and visible(tenant_id, created_by, $tenant_id, $user_id, $sees_all)
+   for no key update;
+
+-- name: insert_message
+-- Under lock_session.  No row while the session has a live run.
+with bumped as (
+    update sessions
+       set last_seq = last_seq + 1
+     where id = $session_id
+       and not exists (select from runs
+                        where session_id = $session_id and state in ('queued', 'running'))
+    returning id, tenant_id, last_seq
+), created as (
+    insert into messages (id, tenant_id, session_id, seq, role, content)
+    select $message_id, tenant_id, id, last_seq, $role, $content from bumped
+    returning *
+), audited as (
+    insert into audit_events (id, tenant_id, actor_id, action, target_kind, target_id, detail)
+    select $audit_id, tenant_id, $user_id, 'message.create', 'message', id,
+           jsonb_build_object('session_id', session_id)
+      from created
+)
+select * from created;
