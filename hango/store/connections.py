@@ -22,15 +22,21 @@ CONNECT_TIMEOUT = 5.0  # seconds; a database that is there answers in millisecon
 _SHARE_OF_LEASE = 0.25  # of the ttl: below a third, as heartbeats come every third
 _LONGEST = 20.0  # seconds; long leases are no reason to let statements hang
 
-_AWAY = (
+BROKEN = (
     OSError,
-    TimeoutError,
-    trio.TooSlowError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
     asyncpg.PostgresConnectionError,
-    asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
+)
+"""What a connection raises that is of no further use."""
+
+_AWAY = (
+    *BROKEN,
+    TimeoutError,
+    trio.TooSlowError,
+    asyncpg.CannotConnectNowError,
     asyncpg.TooManyConnectionsError,
     asyncpg.QueryCanceledError,
     asyncpg.LockNotAvailableError,

@@ -14,13 +14,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from typing import TypeAlias, TypeVar
 
-import asyncpg
 import attrs
 import trio
 import trio_asyncio
 
-from hango.errors import StoreUnavailable
-from hango.store.connections import Connection, Connector, translated
+from hango.store.connections import BROKEN, Connection, Connector, translated
 from hango.store.listen import Rings, open_rings
 from hango.store.queries import Query
 from hango.store.rows import Row
@@ -79,6 +77,19 @@ class _Lease:
 
     connection: Connection | None
 
+    async def connect(self, connector: Connector) -> Connection:
+        """Return the slot's connection, opened if need be (asyncio)."""
+        if self.connection is None or self.connection.is_closed():
+            self.connection = None
+            self.connection = await connector.connect()
+        return self.connection
+
+    def drop(self) -> None:
+        """Close the connection for good, without asking the server."""
+        if self.connection is not None:
+            self.connection.terminate()
+            self.connection = None
+
 
 @attrs.define
 class Pool:
@@ -115,14 +126,7 @@ class Pool:
             StoreUnavailable: no database, or no connection free within `READ_DEADLINE`.
         """
         work = _fetch(query, query.arguments(values))
-        try:
-            return await self._run(self._slots, work, READ_DEADLINE, shield=False)
-        except StoreUnavailable as error:
-            if not isinstance(
-                error.__cause__, asyncpg.PostgresConnectionError | asyncpg.InterfaceError
-            ):
-                raise
-        return await self._run(self._slots, work, READ_DEADLINE, shield=False)
+        return await self._run(self._slots, work, READ_DEADLINE, write=False)
 
     async def one(self, query: Query, **values: object) -> Row | None:
         """Read the first row, or None when there is none; otherwise as `rows`."""
@@ -147,12 +151,12 @@ class Pool:
     async def unit(self, work: Work[T], *, deadline: float = WRITE_DEADLINE) -> T:
         """Run *work* (asyncio code) on one connection; may hold a transaction.  As `write`."""
         await trio.lowlevel.checkpoint_if_cancelled()
-        return await self._run(self._slots, work, deadline, shield=True)
+        return await self._run(self._slots, work, deadline, write=True)
 
     async def beat(self, query: Query, *, deadline: float, **values: object) -> Sequence[Row]:
         """Run a heartbeat on the connection kept for it, however busy the others are.  As `write`."""
         work = _fetch(query, query.arguments(values))
-        return await self._run(self._heartbeat, work, deadline, shield=True)
+        return await self._run(self._heartbeat, work, deadline, write=True)
 
     async def ping(self, *, deadline: float) -> None:
         """Ask the database whether it is there.
@@ -163,13 +167,13 @@ class Pool:
         Raises:
             StoreUnavailable: it is not, or did not answer in time.
         """
-        await self._run(self._slots, _ping, deadline, shield=False)
+        await self._run(self._slots, _ping, deadline, write=False)
 
     def listen(self) -> AbstractAsyncContextManager[Rings]:
         """Listen to the doorbell on a connection of its own; see `Rings`."""
         return open_rings(self._loop, self.connector)
 
-    async def _run(self, slots: Slots, work: Work[T], deadline: float, *, shield: bool) -> T:
+    async def _run(self, slots: Slots, work: Work[T], deadline: float, *, write: bool) -> T:
         """Run *work* in one hop on a slot of *slots*, whatever happens giving the slot back."""
         expiry = trio.current_time() + deadline
         self.in_flight += 1
@@ -178,28 +182,34 @@ class Pool:
                 with trio.fail_at(expiry):
                     lease = _Lease(await slots.take())
                 try:
-                    with trio.fail_at(expiry, shield=shield):
+                    with trio.fail_at(expiry, shield=write):
                         self.statements += 1
                         hop = trio_asyncio.aio_as_trio(self._unit, loop=self._loop)
-                        result: T = await hop(lease, work)
+                        result: T = await hop(lease, work, once_more=not write)
                         return result
+                except trio.TooSlowError:
+                    lease.drop()  # a backend that hangs would hang the next one, too
+                    raise
                 finally:
                     slots.put(lease.connection)
         finally:
             self.in_flight -= 1
 
-    async def _unit(self, lease: _Lease, work: Work[T]) -> T:
-        """The asyncio side of `_run`."""
-        if lease.connection is None or lease.connection.is_closed():
-            lease.connection = None
-            lease.connection = await self.connector.connect()
+    async def _unit(self, lease: _Lease, work: Work[T], *, once_more: bool) -> T:
+        """The asyncio side of `_run`; *once_more* if the connection turns out to be dead."""
+        used_before = lease.connection is not None
+        connection = await lease.connect(self.connector)
         try:
-            return await work(lease.connection)
+            return await work(connection)
+        except BROKEN:
+            lease.drop()
+            if not (once_more and used_before):
+                raise
         except BaseException:
-            # cancelled or failed in the middle: what the connection is in is not worth finding out
-            if lease.connection.is_in_transaction():
-                lease.connection.terminate()
+            if connection.is_in_transaction():
+                lease.drop()  # cancelled in the middle: its state is not worth finding out
             raise
+        return await work(await lease.connect(self.connector))
 
     def _close(self) -> None:
         self._slots.close()

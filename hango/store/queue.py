@@ -125,8 +125,12 @@ class RunQueue:
                 _count_claim("lost")
             return None
         _count_claim("won")
-        run = rows.run(answer)
-        return Claim(self._pool, run, self.owner_id, self.lease_ttl, self.local_deadline(asked_at))
+        return Claim.of(
+            self._pool,
+            rows.run(answer),
+            lease_ttl=self.lease_ttl,
+            deadline=self.local_deadline(asked_at),
+        )
 
     async def renew(self, claims: Iterable[Claim]) -> Renewal:
         """Renew the leases of *claims* in one statement, on the heartbeat's own connection.

@@ -7,14 +7,12 @@ the second finds it there, and that is success.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 from uuid import UUID
 
-import asyncpg
 import attrs
-import trio
 
 from hango.codec import blocks_to_json, clean_text, dump_json
 from hango.domain import (
@@ -29,12 +27,11 @@ from hango.domain import (
     TurnEnd,
     User,
 )
-from hango.errors import NotFound, StateConflict, StoreUnavailable
+from hango.errors import NotFound
 from hango.store import rows
-from hango.store.pool import WRITE_DEADLINE, Pool
-from hango.store.queries import QUERIES, Query
-from hango.store.rows import Row
-from hango.telemetry import metrics, names
+from hango.store.fence import Fence
+from hango.store.pool import Pool
+from hango.store.queries import QUERIES
 
 LOAD_EXECUTION = QUERIES["load_execution"]
 READ_TRANSCRIPT = QUERIES["read_transcript"]
@@ -42,14 +39,9 @@ APPEND_MESSAGES = QUERIES["append_messages"]
 END_TURN = QUERIES["end_turn"]
 SETTLE_RUN = QUERIES["settle_run"]
 RELEASE_RUN = QUERIES["release_run"]
-READ_FATE = QUERIES["read_fate"]
 
-T = TypeVar("T")
 ClaimKey: TypeAlias = tuple[UUID, int]
 """A run and the epoch of its claim: what a heartbeat renews and an interrupt aims at."""
-
-_RETRY_AFTER = 0.1  # seconds, doubled after each try
-_RETRY_AT_MOST = 2.0  # seconds
 
 
 @attrs.frozen
@@ -72,31 +64,44 @@ class Claim:
 
     Attributes:
         run: as it was when claimed.
-        deadline: when to have stopped (trio clock, seconds); the heartbeat moves it.
-        lost: authority is gone: write nothing more.
         cancelled: a cancel was reported.
         handing_over: the process drains: `end_turn` answers that the run may not go on.
     """
 
     _pool: Pool
     run: Run
-    owner_id: UUID
-    lease_ttl: float
-    deadline: float
-    lost: bool = False
+    _fence: Fence
+    _lease_ttl: float
     cancelled: bool = False
     handing_over: bool = False
-    _resume_turn: int = attrs.field(init=False)
-    _reclaims: int = attrs.field(init=False)
 
-    def __attrs_post_init__(self) -> None:
-        """Begin where the last execution ended."""
-        self._resume_turn, self._reclaims = self.run.resume_turn, self.run.reclaims
+    @classmethod
+    def of(cls, pool: Pool, run: Run, *, lease_ttl: float, deadline: float) -> Claim:
+        """Make the handle of a run just claimed (seconds; *deadline* by the trio clock)."""
+        return cls(pool, run, Fence.of(pool, run, deadline), lease_ttl)
 
     @property
     def key(self) -> ClaimKey:
         """The run and the epoch."""
         return (self.run.id, self.run.claim_epoch)
+
+    @property
+    def deadline(self) -> float:
+        """When to have stopped (trio clock, seconds); the heartbeat moves it."""
+        return self._fence.deadline
+
+    @deadline.setter
+    def deadline(self, deadline: float) -> None:
+        self._fence.deadline = deadline
+
+    @property
+    def lost(self) -> bool:
+        """Whether authority is gone; nothing more is written then."""
+        return self._fence.lost
+
+    @lost.setter
+    def lost(self, lost: bool) -> None:
+        self._fence.lost = lost
 
     async def load(self) -> Execution:
         """Read session, creator and agent as they are now: rights are today's.
@@ -133,7 +138,7 @@ class Claim:
         Raises:
             StoreUnavailable: the database stayed away until the deadline.
         """
-        found = await self._patiently(
+        found = await self._fence.patiently(
             lambda: self._pool.rows(READ_TRANSCRIPT, session_id=self.run.session_id, after=after)
         )
         return [rows.message(row) for row in found]
@@ -147,12 +152,12 @@ class Claim:
             StateConflict: the claim is no longer ours; nothing was changed.
             StoreUnavailable: the database stayed away until the deadline.
         """
-        stored, _ = await self._write(
+        stored, _ = await self._fence.write(
             "append",
             APPEND_MESSAGES,
-            lambda fate: self._holds(fate) and bool(fate["stored"]),
+            lambda fate: self._fence.holds(fate) and bool(fate["stored"]),
             messages[-1].id,
-            resume_turn=self._resume_turn,
+            resume_turn=self._fence.resume_turn,
             **rows.message_columns(messages),
         )
         return [rows.message(row) for row in sorted(stored, key=lambda row: int(row["seq"]))]
@@ -163,19 +168,19 @@ class Claim:
         The message is None when it was there already.  Raises as `append`.
         """
         message = boundary.message
-        stored, fate = await self._write(
+        stored, fate = await self._fence.write(
             "end_turn",
             END_TURN,
-            lambda fate: self._holds(fate) and fate["resume_turn"] == boundary.turn,
+            lambda fate: self._fence.holds(fate) and fate["resume_turn"] == boundary.turn,
             message.id,
             turn=boundary.turn,
             usage=rows.dump_usage(boundary.usage),
-            lease_ttl=timedelta(seconds=self.lease_ttl),
+            lease_ttl=timedelta(seconds=self._lease_ttl),
             content=dump_json(blocks_to_json(message.content)),
             synthetic=message.synthetic,
             now=self._pool.now(),
         )
-        self._resume_turn, self._reclaims = boundary.turn, 0
+        self._fence.turn_ended(boundary.turn)
         if (stored[0] if stored else fate)["cancelled"]:
             self.cancelled = True
         may_go_on = not (self.cancelled or self.handing_over)
@@ -196,10 +201,10 @@ class Claim:
 
     async def _finish(self, outcome: Outcome) -> RunState:
         error = outcome.error
-        await self._write(
+        await self._fence.write(
             "settle",
             SETTLE_RUN,
-            lambda fate: self._settled(fate) and fate["state"] == outcome.state,
+            lambda fate: self._fence.settled(fate) and fate["state"] == outcome.state,
             _last_id(outcome.messages),
             state=outcome.state,
             iterations=outcome.iterations,
@@ -213,10 +218,10 @@ class Claim:
         return outcome.state
 
     async def _release(self, interrupted: Interrupted) -> RunState:
-        answer, fate = await self._write(
+        answer, fate = await self._fence.write(
             "release",
             RELEASE_RUN,
-            self._settled,
+            self._fence.settled,
             _last_id(interrupted.messages),
             **self._last_words(interrupted.messages),
         )
@@ -225,96 +230,11 @@ class Claim:
     def _last_words(self, messages: Sequence[NewMessage]) -> dict[str, object]:
         answers = [message.id for message in messages if message.role == "assistant"]
         return {
-            "resume_turn": self._resume_turn,
+            "resume_turn": self._fence.resume_turn,
             "final_message_id": answers[-1] if answers else None,
             "now": self._pool.now(),
             **rows.message_columns(messages),
         }
-
-    # --- the fence ---------------------------------------------------------------------------
-
-    async def _write(
-        self,
-        write: str,
-        query: Query,
-        landed: Callable[[Row], bool],
-        message_id: UUID | None,
-        **values: object,
-    ) -> tuple[Sequence[Row], Row]:
-        """Write under the fence.
-
-        Returns the statement's rows; or none, and what the run is now, when an earlier try, or an
-        earlier call, had landed already.
-        """
-
-        async def attempt() -> tuple[Sequence[Row], Row]:
-            answer = await self._try(query, fenced)
-            if answer:
-                return answer, answer[0]
-            fate = await self._fate(message_id)
-            if landed(fate):
-                return (), fate
-            raise self._rejected(write)
-
-        fenced = {
-            "session_id": self.run.session_id,
-            "run_id": self.run.id,
-            "owner_id": self.owner_id,
-            "claim_epoch": self.run.claim_epoch,
-            **values,
-        }
-        if "message_id" in query.parameters:
-            fenced["message_id"] = message_id
-        return await self._patiently(attempt)
-
-    async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Try again and again while the database is away and the lease holds."""
-        pause = _RETRY_AFTER
-        while True:
-            try:
-                return await attempt()
-            except StoreUnavailable:
-                if trio.current_time() + pause >= self.deadline:
-                    raise
-            await trio.sleep(pause)
-            pause = min(pause * 2, _RETRY_AT_MOST)
-
-    async def _try(self, query: Query, values: dict[str, object]) -> Sequence[Row]:
-        patience = min(self.deadline - trio.current_time(), WRITE_DEADLINE)
-        if patience <= 0:
-            raise StoreUnavailable("the lease has run out")
-        try:
-            return await self._pool.write(query, deadline=patience, **values)
-        except asyncpg.UniqueViolationError:
-            return ()  # the message is there: by us, or by who owns the run now; the fate tells
-
-    async def _fate(self, message_id: UUID | None) -> Row:
-        fate = await self._pool.one(READ_FATE, run_id=self.run.id, message_id=message_id)
-        if fate is None:
-            raise NotFound("the run is gone")
-        return fate
-
-    def _holds(self, fate: Row) -> bool:
-        """Whether the run is still this claim's."""
-        return bool(
-            fate["state"] == RunState.RUNNING
-            and fate["owner_id"] == self.owner_id
-            and fate["claim_epoch"] == self.run.claim_epoch
-        )
-
-    def _settled(self, fate: Row) -> bool:
-        """Whether this claim, and not a sweep (which counts a reclaim), ended the execution."""
-        return bool(
-            fate["state"] != RunState.RUNNING
-            and fate["last_owner_id"] == self.owner_id
-            and fate["claim_epoch"] == self.run.claim_epoch
-            and fate["reclaims"] == self._reclaims
-        )
-
-    def _rejected(self, write: str) -> StateConflict:
-        self.lost = True
-        metrics.fence_rejected.add(1, {names.WRITE: write})
-        return StateConflict(f"{write}: the run is no longer this claim's")
 
 
 def _last_id(messages: Sequence[NewMessage]) -> UUID | None:

@@ -91,14 +91,14 @@ with mine as materialized (
                                        coalesce($now::timestamptz, now()) + $lease_ttl::interval)
       from held
      where runs.id = held.id
-    returning runs.id
+    returning runs.id, runs.claim_epoch
 )
 select mine.run_id, mine.claim_epoch,
        renewed.id is not null as renewed,
        runs.id is null as lost,
        runs.cancel_requested_at is not null as cancelled
   from mine
-  left join renewed on renewed.id = mine.run_id
+  left join renewed on renewed.id = mine.run_id and renewed.claim_epoch = mine.claim_epoch
   left join runs on runs.id = mine.run_id and runs.claim_epoch = mine.claim_epoch
                 and runs.owner_id = $owner_id and runs.state = 'running';
 

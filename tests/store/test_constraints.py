@@ -1,0 +1,83 @@
+"""The invariants are constraints: Postgres refuses what must never be, whoever writes it."""
+
+from __future__ import annotations
+
+import pytest
+
+from hango.store.pool import Pool
+
+from support.world import World, make_world, sql
+
+REFUSED = {
+    "owned while queued": "update runs set owner_id = gen_random_uuid()",
+    "a lease while queued": "update runs set lease_expires_at = now()",
+    "running without an owner": "update runs set state = 'running', lease_expires_at = now()",
+    "running without a lease": "update runs set state = 'running', owner_id = gen_random_uuid()",
+    "terminal without an end": "update runs set state = 'succeeded'",
+    "an end while queued": "update runs set finished_at = now()",
+    "queued and cancelled": "update runs set cancel_requested_at = now()",
+    "failed without a code": "update runs set state = 'failed', finished_at = now()",
+    "a code without failure": "update runs set error_code = 'internal', error = 'x'",
+    "an unknown code": "update runs set error_code = 'x', error = ''",
+    "an unknown state": "update runs set state = 'paused'",
+    "an unknown stop": "update runs set stop_reason = 'bored'",
+    "more turns than iterations": "update runs set resume_turn = 1",
+    "a bad trace": "update runs set trace_id = 'x'",
+    "a key without a digest": "update runs set idempotency_key = 'k'",
+    "a place taken": "update runs set session_seq = 1",
+    "two running": (
+        "update runs set state = 'running', owner_id = gen_random_uuid(), lease_expires_at = now()"
+    ),
+    "a message with half a key": (
+        "insert into messages (id, tenant_id, session_id, seq, run_id, role, content)"
+        " select gen_random_uuid(), tenant_id, session_id, 1, id, 'user', '[]' from runs limit 1"
+    ),
+    "another tenant's session": "update runs set tenant_id = (select id from tenants where slug = 'b')",
+    "another tenant's agent": (
+        "update sessions set agent_id = (select agents.id from agents join tenants"
+        " on tenants.id = tenant_id where tenants.slug = 'b')"
+    ),
+    "another tenant's creator": (
+        "update runs set created_by = (select users.id from users join tenants"
+        " on tenants.id = tenant_id where tenants.slug = 'b' limit 1)"
+    ),
+    "two users of one address": "update users set email = 'OWNER@A.test'",
+}
+
+
+@pytest.fixture
+async def two_tenants(pool: Pool) -> World:
+    """Tenant a with a session of two queued runs; tenant b with nothing but an agent."""
+    world = await make_world(pool, "a")
+    await make_world(pool, "b")
+    session = await world.session()
+    await world.run(session)
+    await world.run(session)
+    return world
+
+
+@pytest.mark.parametrize("statement", REFUSED.values(), ids=REFUSED.keys())
+async def test_what_must_never_be_is_refused(two_tenants: World, statement: str) -> None:
+    """Each statement would break an invariant; each is refused, and by a constraint."""
+    with pytest.raises(Exception, match=r"violates|duplicate key"):
+        await sql(two_tenants.pool, statement)
+
+
+async def test_a_heartbeat_is_a_hot_update(two_tenants: World) -> None:
+    """It touches no index, so a fleet of beating workers does not bloat the table."""
+    pool, queue = two_tenants.pool, two_tenants.queue()
+    session = (await two_tenants.sessions.list(two_tenants.scope()))[0]
+    claim = await queue.claim_next(session.id)
+    assert claim is not None
+    for _ in range(50):
+        await queue.renew([claim])
+    await sql(pool, "select pg_stat_clear_snapshot()")
+    indexed = await sql(
+        pool,
+        "select count(*) as n from pg_index join pg_attribute on attrelid = indrelid"
+        " and attnum = any(indkey) where indrelid = 'runs'::regclass"
+        " and attname in ('lease_expires_at')",
+    )
+    fill = await sql(pool, "select reloptions from pg_class where relname = 'runs'")
+    assert indexed[0]["n"] == 0
+    assert fill[0]["reloptions"] == ["fillfactor=70"]

@@ -1,0 +1,320 @@
+"""Nobody writes for a run they no longer own, however late the write arrives."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from uuid import UUID
+
+import pytest
+import trio
+
+from hango.domain import (
+    Interrupted,
+    NewMessage,
+    Outcome,
+    OutcomeStatus,
+    Run,
+    StopReason,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    TurnEnd,
+    Usage,
+    new_id,
+)
+from hango.errors import StateConflict, StoreUnavailable
+from hango.store.pool import Pool
+from hango.store.queries import Query
+from hango.store.rows import Row
+from hango.store.transcript import Claim
+from hango.telemetry import names
+
+from support.counters import counted
+from support.locks import row_held, until_waiting
+from support.world import World, sql
+
+Write = Callable[[Claim], Awaitable[object]]
+
+
+def question(run: Run) -> NewMessage:
+    """The input of a run."""
+    return NewMessage("user", run.input, run.id, 0)
+
+
+def call(run: Run) -> NewMessage:
+    """Turn 1: the model asks for a tool."""
+    return NewMessage("assistant", (ToolUseBlock("c1", "get_time"),), run.id, 1, StopReason.TOOL_USE)
+
+
+def results(run: Run) -> NewMessage:
+    """Turn 1: the tool's result."""
+    return NewMessage("user", (ToolResultBlock("c1", "noon"),), run.id, 1)
+
+
+def answer(run: Run) -> NewMessage:
+    """Turn 2: the final answer."""
+    return NewMessage("assistant", (TextBlock("It is noon."),), run.id, 2, StopReason.END_TURN)
+
+
+def done(run: Run) -> Outcome:
+    """A run that answered in its second turn."""
+    return Outcome(OutcomeStatus.DONE, 2, Usage(3, 4), (answer(run),), StopReason.END_TURN)
+
+
+async def append(claim: Claim) -> object:
+    """Store a turn's assistant message."""
+    return await claim.append([answer(claim.run)])
+
+
+async def end_turn(claim: Claim) -> object:
+    """Store the boundary of the first turn."""
+    return await claim.end_turn(TurnEnd(1, results(claim.run), Usage(1, 2)))
+
+
+async def settle(claim: Claim) -> object:
+    """End the run."""
+    return await claim.settle(done(claim.run))
+
+
+async def release(claim: Claim) -> object:
+    """Give the run back."""
+    return await claim.settle(Interrupted((answer(claim.run),)))
+
+
+WRITES = pytest.mark.parametrize("write", [append, end_turn, settle, release])
+SUCCESSORS = pytest.mark.parametrize("successor", ["another process", "the same process", "nobody"])
+
+
+async def claimed_in_turn_one(world: World) -> Claim:
+    """A claim whose run has stored its first assistant message."""
+    session = await world.session()
+    await world.run(session)
+    claim = await world.queue().claim_next(session.id)
+    assert claim is not None
+    await claim.append([question(claim.run), call(claim.run)])
+    return claim
+
+
+async def everything(world: World) -> Sequence[Sequence[Row]]:
+    """All that is stored of sessions, messages and runs, byte for byte."""
+    return [
+        await sql(world.pool, f"select {table}::text as row from {table} order by 1")  # noqa: S608  # our words
+        for table in ("sessions", "messages", "runs")
+    ]
+
+
+async def hand_on(world: World, claim: Claim, successor: str) -> None:
+    """Let the lease lapse and the run be swept, and perhaps claimed again."""
+    await world.lapse(claim.run)
+    assert await world.queue().sweep() == 1
+    owners = {"another process": new_id(), "the same process": claim.run.owner_id}
+    if successor in owners:
+        queue = world.queue(owner_id=owners[successor])
+        assert await queue.claim_next(claim.run.session_id) is not None
+
+
+@pytest.mark.rule(3)
+@WRITES
+@SUCCESSORS
+async def test_a_stale_write_changes_nothing(world: World, write: Write, successor: str) -> None:
+    """A write after the claim is lost raises StateConflict, whoever has the run now."""
+    claim = await claimed_in_turn_one(world)
+    await hand_on(world, claim, successor)
+    before, rejected = await everything(world), counted(names.FENCE_REJECTED)
+    with pytest.raises(StateConflict):
+        await write(claim)
+    assert await everything(world) == before
+    assert counted(names.FENCE_REJECTED) == rejected + 1
+    assert claim.lost
+
+
+@pytest.mark.rule(3)
+@WRITES
+@SUCCESSORS
+async def test_a_parked_write_changes_nothing(world: World, write: Write, successor: str) -> None:
+    """A write that waited for its session row while the claim was lost comes to nothing."""
+    claim = await claimed_in_turn_one(world)
+    conflicts = []
+
+    async def late() -> None:
+        try:
+            await write(claim)
+        except StateConflict as error:
+            conflicts.append(error)
+
+    async with trio.open_nursery() as nursery, row_held(world.pool, "sessions", claim.run.session_id):
+        nursery.start_soon(late)
+        await until_waiting(world.pool)
+        await hand_on(world, claim, successor)
+        before = await everything(world)
+    assert len(conflicts) == 1
+    assert await everything(world) == before
+
+
+@pytest.mark.rule(3)
+@WRITES
+async def test_a_write_waiting_for_its_run_sees_what_the_sweep_did(world: World, write: Write) -> None:
+    """The fence is taken with a lock: a change of owner committed during the wait is seen."""
+    claim = await claimed_in_turn_one(world)
+    outcome: list[type[Exception] | None] = []
+
+    async def late() -> None:
+        try:
+            await write(claim)
+            outcome.append(None)
+        except StateConflict:
+            outcome.append(StateConflict)
+
+    change = "update runs set owner_id = $2, claim_epoch = claim_epoch + 1 where id = $1"
+    async with trio.open_nursery() as nursery, row_held(world.pool, "sessions", claim.run.session_id):
+        nursery.start_soon(late)
+        await until_waiting(world.pool)
+        await sql(world.pool, change, claim.run.id, new_id())
+    assert outcome == [StateConflict]
+
+
+class LostAnswers:
+    """Lets the next write commit, and loses its answer."""
+
+    def __init__(self, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._write, self.left = pool.write, 1
+        monkeypatch.setattr(Pool, "write", self.write)
+
+    async def write(self, query: Query, *, deadline: float = 10.0, **values: object) -> Sequence[Row]:
+        """Write for real, then perhaps pretend the connection broke."""
+        rows = await self._write(query, deadline=deadline, **values)
+        if self.left:
+            self.left -= 1
+            raise StoreUnavailable("the answer was lost")
+        return rows
+
+
+@pytest.mark.rule(3)
+@pytest.mark.parametrize("write", [append, end_turn, settle, release])
+async def test_a_write_whose_answer_was_lost_is_done_once(
+    world: World, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sent twice, it is stored once and reported as success."""
+    control = await claimed_in_turn_one(world)
+    await write(control)
+    claim = await claimed_in_turn_one(world)
+    LostAnswers(world.pool, monkeypatch)
+    await write(claim)
+
+    columns = "state, resume_turn, iterations, usage::text, stop_reason"
+    count = "(select count(*) from messages where session_id = $2) as messages"
+    shape = f"select {columns}, {count} from runs where id = $1"  # noqa: S608  # our own words
+    rows = [await sql(world.pool, shape, c.run.id, c.run.session_id) for c in (control, claim)]
+    assert dict(rows[0][0]) == dict(rows[1][0])
+
+
+@pytest.mark.rule(3)
+async def test_a_transcript_stays_whole_when_an_answer_is_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was stored without an answer is read back, so that nothing is missing in memory."""
+    claim = await claimed_in_turn_one(world)
+    transcript = await claim.open_transcript((await claim.load()).session)
+    LostAnswers(world.pool, monkeypatch)
+    await transcript.end_turn(TurnEnd(1, results(claim.run), Usage(1, 2)))
+    assert [m.seq for m in transcript.messages] == [1, 2, 3]
+
+
+@pytest.mark.rule(3)
+async def test_a_turn_is_ended_in_order(world: World) -> None:
+    """A boundary that is not the next one is refused, even by the owner."""
+    claim = await claimed_in_turn_one(world)
+    skipped = TurnEnd(2, NewMessage("user", (ToolResultBlock("c1", "x"),), claim.run.id, 2), Usage())
+    with pytest.raises(StateConflict):
+        await claim.end_turn(skipped)
+
+
+@pytest.mark.rule(7)
+async def test_a_turn_boundary_is_one_statement(world: World) -> None:
+    """Results, resume_turn, iterations, usage and the lease arrive together."""
+    claim = await claimed_in_turn_one(world)
+    await sql(
+        world.pool,
+        "update runs set lease_expires_at = now() + interval '1 second', reclaims = 3 where id = $1",
+        claim.run.id,
+    )
+    claim._fence.reclaims, before = 3, world.pool.statements
+    await end_turn(claim)
+    assert world.pool.statements == before + 1
+    stored = (
+        await sql(
+            world.pool,
+            "select resume_turn, iterations, reclaims, usage::text as usage,"
+            " lease_expires_at > now() + interval '80 seconds' as renewed from runs where id = $1",
+            claim.run.id,
+        )
+    )[0]
+    assert (stored["resume_turn"], stored["iterations"], stored["reclaims"]) == (1, 1, 0)
+    assert stored["renewed"]
+    assert '"input_tokens":1' in stored["usage"]
+
+
+@pytest.mark.rule(7)
+async def test_the_end_of_a_run_is_one_statement(world: World) -> None:
+    """The final message and the terminal state arrive together."""
+    claim = await claimed_in_turn_one(world)
+    await end_turn(claim)
+    before = world.pool.statements
+    await settle(claim)
+    assert world.pool.statements == before + 1
+    run = await world.reload(claim.run)
+    messages = await world.sessions.messages(world.scope(), run.session_id)
+    assert run.state == "succeeded"
+    assert run.final_message_id == messages[-1].id
+    assert run.resume_turn == run.iterations == 2
+
+
+@pytest.mark.rule(11)
+async def test_a_release_stores_no_partial(world: World) -> None:
+    """A run that will be re-driven keeps nothing of the turn that was cut short."""
+    claim = await claimed_in_turn_one(world)
+    assert await release(claim) == "queued"
+    messages = await world.sessions.messages(world.scope(), claim.run.session_id)
+    assert [m.turn for m in messages] == [0, 1]
+
+
+@pytest.mark.rule(11)
+async def test_an_interrupted_run_that_was_cancelled_ends_with_what_had_arrived(world: World) -> None:
+    """The row says which: cancel was asked for, so the settle is terminal and stores the partial."""
+    claim = await claimed_in_turn_one(world)
+    await world.runs.cancel(world.scope(), claim.run.id)
+    assert await release(claim) == "cancelled"
+    run = await world.reload(claim.run)
+    messages = await world.sessions.messages(world.scope(), run.session_id)
+    assert [m.seq for m in messages] == [1, 2, 3]
+    assert run.final_message_id == messages[-1].id
+
+
+@pytest.mark.rule(11)
+async def test_an_interrupted_settle_requires_the_lease(world: World) -> None:
+    """After the lease has lapsed the sweep decides, not the executor."""
+    claim = await claimed_in_turn_one(world)
+    await world.lapse(claim.run)
+    with pytest.raises(StateConflict):
+        await release(claim)
+
+
+@pytest.mark.rule(26)
+async def test_seq_has_no_gap_after_rejected_writes(world: World) -> None:
+    """A rejected write takes no number."""
+    claim = await claimed_in_turn_one(world)
+    await hand_on(world, claim, "nobody")
+    for write in (append, end_turn, settle, release):
+        with pytest.raises(StateConflict):
+            await write(claim)
+    again = await world.queue().claim_next(claim.run.session_id)
+    assert again is not None
+    await end_turn(again)
+    messages = await world.sessions.messages(world.scope(), claim.run.session_id)
+    assert [m.seq for m in messages] == [1, 2, 3]
+
+
+async def test_ids_are_unused_until_stored() -> None:
+    """Each new message has an id of its own, so that a repeat can be told from another."""
+    ids: set[UUID] = {NewMessage("user", ()).id for _ in range(100)}
+    assert len(ids) == 100

@@ -1,0 +1,189 @@
+"""The bridge to asyncpg: nothing leaks, whatever is cancelled, killed or restarted."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import trio
+
+from hango.errors import StoreUnavailable
+from hango.store.connections import Connection
+from hango.store.pool import Pool, open_pool
+from hango.store.queries import Query
+
+from support.world import make_world, sql
+
+SLEEP = Query("sleep", "select pg_sleep(60)", ())
+ONE = Query("one", "select 1 as one", ())
+OTHERS = """
+select pid, state from pg_stat_activity
+ where datname = current_database() and pid <> pg_backend_pid()
+"""
+
+
+async def test_cancelled_reads_give_their_connection_back(pool: Pool) -> None:
+    """However often a read is cut short, all connections are idle and usable afterwards."""
+    for _ in range(3 * pool.size):
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                for _ in range(3):
+                    nursery.start_soon(pool.rows, SLEEP)
+                nursery.start_soon(cancel_when_busy, pool, scope)
+    assert (pool.idle, pool.in_flight) == (pool.size, 0)
+    assert (await pool.rows(ONE))[0]["one"] == 1
+
+
+async def cancel_when_busy(pool: Pool, scope: trio.CancelScope) -> None:
+    """Cancel once somebody is using a connection."""
+    while pool.idle == pool.size:
+        await trio.lowlevel.checkpoint()
+    scope.cancel()
+
+
+@pytest.mark.parametrize("size", [1, 2])
+async def test_a_storm_of_cancellations_leaves_the_pool_whole(database: str, size: int) -> None:
+    """500 units of work cancelled at random points: no hang, no slot lost, no open transaction."""
+    chance = random.Random(size)  # noqa: S311  # a replayable storm
+    async with open_pool(database, size=size) as pool:
+        await sql(pool, "create table counted (n int)")
+
+        async def work(connection: Connection) -> None:
+            async with connection.transaction():
+                await connection.execute("insert into counted values (1)")
+                await connection.execute("select 1")
+
+        async def client(checkpoints: int) -> None:
+            with trio.CancelScope() as scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(pool.unit, work)
+                    nursery.start_soon(pool.rows, ONE)
+                    for _ in range(checkpoints):
+                        await trio.lowlevel.checkpoint()
+                    scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(500):
+                nursery.start_soon(client, chance.randrange(40))
+        assert (pool.idle, pool.in_flight) == (size, 0)
+        others = await sql(pool, OTHERS)
+        assert {row["state"] for row in others} <= {"idle"}
+
+
+async def test_a_write_is_never_torn_by_a_cancellation(pool: Pool) -> None:
+    """A write that was sent is finished, and its caller gets the answer."""
+    await sql(pool, "create table counted (n int)")
+    insert = Query("insert", "insert into counted select 1 from pg_sleep(0.05)", ())
+    answers = []
+
+    async def write() -> None:
+        answers.append(await pool.write(insert))
+
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(write)
+            nursery.start_soon(cancel_when_busy, pool, scope)
+    assert (len(answers), scope.cancel_called) == (1, True)
+    assert (await sql(pool, "select count(*) as n from counted"))[0]["n"] == 1
+
+
+async def test_a_write_in_a_cancelled_scope_is_not_sent(pool: Pool) -> None:
+    """Cancelled before means never begun."""
+    before = pool.statements
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await pool.write(ONE)
+    assert pool.statements == before
+
+
+async def test_waiting_for_a_connection_has_a_deadline(database: str) -> None:
+    """With all connections busy a caller is told so, instead of waiting for ever."""
+    async with open_pool(database, size=1) as pool, trio.open_nursery() as nursery:
+        nursery.start_soon(pool.rows, SLEEP)
+        while pool.idle:
+            await trio.lowlevel.checkpoint()
+        with pytest.raises(StoreUnavailable):
+            await pool.write(ONE, deadline=0.05)
+        nursery.cancel_scope.cancel()
+
+
+async def test_the_heartbeat_has_a_connection_of_its_own(database: str) -> None:
+    """It gets through while all others are busy."""
+    async with open_pool(database, size=1) as pool, trio.open_nursery() as nursery:
+        nursery.start_soon(pool.rows, SLEEP)
+        while pool.idle:
+            await trio.lowlevel.checkpoint()
+        assert (await pool.beat(ONE, deadline=5))[0]["one"] == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_dead_connections_are_replaced(pool: Pool) -> None:
+    """After the server has dropped every connection, the next read works and the slots are whole."""
+    async with trio.open_nursery() as nursery:
+        for _ in range(pool.size):
+            nursery.start_soon(pool.rows, ONE)
+    async with open_pool(pool.connector.dsn, size=1) as killer:
+        await sql(killer, f"select pg_terminate_backend(pid) from ({OTHERS.strip()}) others")  # noqa: S608
+    for _ in range(2 * pool.size):
+        assert (await pool.rows(ONE))[0]["one"] == 1
+    assert pool.idle == pool.size
+
+
+async def test_no_server_is_store_unavailable_without_the_password() -> None:
+    """The error says what is wrong and keeps the secret."""
+    dsn = "postgresql://hango:hunter2@127.0.0.1:1/nothing"
+    async with open_pool(dsn, size=1) as pool:
+        with pytest.raises(StoreUnavailable) as caught:
+            await pool.rows(ONE)
+        assert "hunter2" not in f"{caught.value!r} {pool!r}"
+        assert pool.idle == 1
+
+
+async def test_a_closed_statement_timeout_bounds_everyone(database: str) -> None:
+    """No connection may wait on locks, statements or idle transactions for a third of a lease."""
+    async with open_pool(database, lease_ttl=30.0) as pool:
+        for setting in ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"):
+            row = (await sql(pool, "select setting from pg_settings where name = $1", setting))[0]
+            assert 0 < int(row["setting"]) < 10_000
+
+
+async def test_errors_of_the_body_come_out_bare(database: str) -> None:
+    """Opening a pool does not wrap what goes wrong inside it."""
+    with pytest.raises(ZeroDivisionError):
+        async with open_pool(database):
+            raise ZeroDivisionError
+
+
+@pytest.mark.rule(6)
+async def test_a_dead_listen_connection_is_noticed(pool: Pool) -> None:
+    """D10: whoever listens is told at once that the line is dead, and can open another."""
+    async with pool.listen() as rings:
+        await sql(
+            pool,
+            "select pg_terminate_backend(pid) from pg_stat_activity"
+            " where datname = current_database() and query like 'LISTEN%'",
+        )
+        with pytest.raises(StoreUnavailable):
+            await anext(rings)
+    world = await make_world(pool)
+    session = await world.session()
+    async with pool.listen() as rings:
+        run = await world.run(session)
+        ring = await anext(rings)
+        assert ring is not None
+        assert ring.run_id == run.id
+
+
+@pytest.mark.rule(6)
+async def test_more_rings_than_fit_become_a_hint_to_look(pool: Pool) -> None:
+    """A flood is neither an error nor silently lost."""
+    async with pool.listen() as rings:
+        await sql(
+            pool,
+            "select pg_notify('hango', gen_random_uuid() || ' ' || gen_random_uuid())"
+            " from generate_series(1, 3000)",
+        )
+        await sql(pool, "select pg_notify('hango', 'not ours')")
+        with trio.fail_after(20):
+            while await anext(rings) is not None:
+                pass

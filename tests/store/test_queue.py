@@ -1,0 +1,342 @@
+"""Claims, leases and the sweep, as single statements against real Postgres."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import pytest
+import trio
+
+from hango.domain import RunState, Session, new_id
+from hango.errors import StoreUnavailable
+from hango.store.pool import Pool
+from hango.store.queries import Query
+from hango.store.queue import RunQueue
+from hango.store.rows import Row
+from hango.store.transcript import Claim
+from hango.telemetry import names
+
+from support.counters import counted
+from support.locks import row_held, until_waiting
+from support.world import World, make_world, sql
+
+DOUBLED = [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]  # seconds
+
+
+async def claim(queue: RunQueue, session: Session) -> Claim:
+    """Claim the head, which must be there."""
+    got = await queue.claim_next(session.id)
+    assert got is not None
+    return got
+
+
+@pytest.mark.rule(1)
+async def test_one_of_many_claimers_gets_the_run(world: World) -> None:
+    """Eight at once: one claim is won, the others get nothing."""
+    session = await world.session()
+    run = await world.run(session)
+    won: list[Claim | None] = []
+    lost = counted(names.RUN_CLAIMS, outcome="lost")
+
+    async def race() -> None:
+        won.append(await world.queue().claim_next(session.id))
+
+    async with (
+        trio.open_nursery() as nursery,
+        row_held(world.pool, "runs", run.id),
+    ):
+        for _ in range(8):
+            nursery.start_soon(race)
+        await until_waiting(world.pool, 8)
+    assert len([got for got in won if got]) == 1
+    assert counted(names.RUN_CLAIMS, outcome="lost") == lost + 7
+
+
+@pytest.mark.rule(1)
+async def test_a_probe_of_an_idle_or_busy_line_is_not_a_lost_claim(world: World) -> None:
+    """Nothing due was seen, so nothing was lost."""
+    session = await world.session()
+    lost = counted(names.RUN_CLAIMS, outcome="lost")
+    assert await world.queue().claim_next(session.id) is None
+    await world.run(session)
+    await claim(world.queue(), session)
+    await world.run(session)
+    assert await world.queue().claim_next(session.id) is None
+    assert counted(names.RUN_CLAIMS, outcome="lost") == lost
+
+
+@pytest.mark.rule(2)
+async def test_a_session_runs_one_at_a_time_in_order(world: World) -> None:
+    """The next run can be claimed only when the one before has ended."""
+    session = await world.session()
+    runs = [await world.run(session, f"run {n}") for n in range(3)]
+    for run in runs:
+        got = await claim(world.queue(), session)
+        assert got.run.id == run.id
+        assert await world.queue().claim_next(session.id) is None
+        await sql(
+            world.pool,
+            "update runs set state = 'succeeded', finished_at = now(), owner_id = null,"
+            " lease_expires_at = null where id = $1",
+            run.id,
+        )
+
+
+@pytest.mark.rule(2)
+async def test_a_reclaimed_run_goes_before_later_ones(world: World) -> None:
+    """It keeps its place at the head of the line."""
+    session = await world.session()
+    first, _ = await world.run(session, "one"), await world.run(session, "two")
+    await claim(world.queue(), session)
+    await world.lapse(first)
+    await world.queue().sweep()
+    assert (await claim(world.queue(), session)).run.id == first.id
+
+
+@pytest.mark.rule(2)
+async def test_a_backed_off_head_holds_its_session_back(world: World) -> None:
+    """A later run does not overtake, and the look says when to come back."""
+    session = await world.session()
+    head, _ = await world.run(session, "one"), await world.run(session, "two")
+    await sql(
+        world.pool, "update runs set not_before = now() + interval '1 hour' where id = $1", head.id
+    )
+    queue = world.queue()
+    assert await queue.claim_next(session.id) is None
+    look = await queue.look(10)
+    assert look.heads == ()
+    assert look.wake_in == pytest.approx(3600, abs=60)
+
+
+@pytest.mark.rule(2)
+async def test_the_database_itself_refuses_a_second_running_run(world: World) -> None:
+    """The unique index is the backstop when everything else is wrong."""
+    session = await world.session()
+    await world.run(session, "one")
+    second = await world.run(session, "two")
+    await claim(world.queue(), session)
+    force = "update runs set state = 'running', owner_id = $2, lease_expires_at = now() where id = $1"
+    with pytest.raises(Exception, match="runs_one_running"):
+        await sql(world.pool, force, second.id, new_id())
+
+
+@pytest.mark.rule(6)
+async def test_a_look_lists_heads_oldest_first_and_tenants_in_turn(pool: Pool) -> None:
+    """A tenant with a long backlog does not keep the others waiting."""
+    one, two = await make_world(pool, "one"), await make_world(pool, "two")
+    expected: dict[str, list[UUID]] = {"one": [], "two": []}
+    for world, count in ((one, 3), (two, 2)):
+        for _ in range(count):
+            session = await world.session()
+            await world.run(session)
+            await world.run(session)
+            expected[world.tenant.slug].append(session.id)
+    a, b = expected["one"], expected["two"]
+    assert (await one.queue().look(10)).heads == (a[0], b[0], a[1], b[1], a[2])
+    assert (await one.queue().look(2)).heads == (a[0], b[0])
+
+
+@pytest.mark.rule(4)
+async def test_a_renewal_never_shortens_a_lease(world: World) -> None:
+    """The new end is the later of the old one and now plus the ttl."""
+    session = await world.session()
+    await world.run(session)
+    queue = world.queue()
+    got = await claim(queue, session)
+    await sql(
+        world.pool,
+        "update runs set lease_expires_at = now() + interval '1 hour' where id = $1",
+        got.run.id,
+    )
+    renewal = await queue.renew([got])
+    assert got.key in renewal.renewed
+    left = await sql(
+        world.pool,
+        "select lease_expires_at > now() + interval '59 minutes' as kept from runs where id = $1",
+        got.run.id,
+    )
+    assert left[0]["kept"]
+
+
+@pytest.mark.rule(4)
+async def test_a_renewal_tells_lost_cancelled_and_skipped_apart(world: World) -> None:
+    """Locked by someone else is neither lost nor renewed; a cancel is told every time."""
+    queue, sessions = world.queue(), [await world.session() for _ in range(4)]
+    for session in sessions:
+        await world.run(session)
+    fine, gone, cancelled, locked = [await claim(queue, session) for session in sessions]
+    await world.lapse(gone.run)
+    await world.queue().sweep()
+    await world.runs.cancel(world.scope(), cancelled.run.id)
+    async with row_held(world.pool, "runs", locked.run.id):
+        for _ in range(2):
+            renewal = await queue.renew([locked, cancelled, gone, fine])
+            assert renewal.renewed.keys() == {fine.key, cancelled.key}
+            assert renewal.lost == {gone.key}
+            assert renewal.cancelled == {cancelled.key}
+
+
+@pytest.mark.rule(4)
+async def test_a_claim_again_by_the_same_process_ends_the_old_claim(world: World) -> None:
+    """The epoch tells them apart: a renewal of the old one reports it lost."""
+    session, queue = await world.session(), world.queue()
+    run = await world.run(session)
+    old = await claim(queue, session)
+    await world.lapse(run)
+    await queue.sweep()
+    new = await claim(queue, session)
+    renewal = await queue.renew([old, new])
+    assert renewal.lost == {old.key}
+    assert renewal.renewed.keys() == {new.key}
+
+
+@pytest.mark.rule(4)
+async def test_the_local_deadline_counts_from_before_the_request(world: World) -> None:
+    """However long the answer took, this process stops a margin before the lease can lapse."""
+    session, queue = await world.session(), world.queue(lease_ttl=50.0)
+    run = await world.run(session)
+    got: list[Claim] = []
+
+    async def ask() -> None:
+        got.append(await claim(queue, session))
+
+    asked_at = trio.current_time()
+    async with trio.open_nursery() as nursery, row_held(world.pool, "runs", run.id):
+        nursery.start_soon(ask)
+        await until_waiting(world.pool)
+        answered_after = trio.current_time()
+    assert asked_at + 45.0 <= got[0].deadline <= answered_after + 45.0
+
+
+@pytest.mark.rule(5)
+async def test_the_sweep_takes_lapsed_leases_only(world: World) -> None:
+    """A live lease is left alone; a lapsed one queues again with its progress and its last owner."""
+    sessions, queue = [await world.session() for _ in range(2)], world.queue()
+    runs = [await world.run(session) for session in sessions]
+    for session in sessions:
+        await claim(queue, session)
+    await sql(world.pool, "update runs set resume_turn = 3, iterations = 3 where id = $1", runs[0].id)
+    await world.lapse(runs[0])
+    assert await world.queue().sweep() == 1
+    lapsed, alive = [await world.reload(run) for run in runs]
+    assert (lapsed.state, alive.state) == (RunState.QUEUED, RunState.RUNNING)
+    assert (lapsed.resume_turn, lapsed.reclaims, lapsed.last_owner_id) == (3, 1, queue.owner_id)
+    assert lapsed.not_before is None
+
+
+@pytest.mark.rule(5)
+async def test_the_sweep_pages_through_all(world: World) -> None:
+    """More lapsed runs than a page holds are all taken in one sweep."""
+    queue = world.queue()
+    for _ in range(205):
+        session = await world.session()
+        await world.run(session)
+    await sql(
+        world.pool,
+        "update runs set state = 'running', owner_id = $1, lease_expires_at = now() - interval '1 s'",
+        queue.owner_id,
+    )
+    assert await queue.sweep() == 205
+    assert await queue.sweep() == 0
+
+
+@pytest.mark.rule(5)
+async def test_reclaims_back_off_from_the_second_on(world: World) -> None:
+    """The first has no pause, later ones double it up to five minutes, shortened by up to a quarter."""
+    session, queue = await world.session(), world.queue(max_reclaims=0)
+    run = await world.run(session)
+    pauses = []
+    for _ in range(13):
+        await sql(world.pool, "update runs set not_before = null where id = $1", run.id)
+        await claim(queue, session)
+        await world.lapse(run)
+        await queue.sweep()
+        left = await sql(
+            world.pool,
+            "select extract(epoch from not_before - now())::float8 as pause from runs where id = $1",
+            run.id,
+        )
+        pauses.append(left[0]["pause"])
+    assert pauses[0] is None
+    for doubled, pause in zip(
+        [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300], pauses[1:], strict=True
+    ):
+        assert 0.75 * doubled - 0.5 <= pause <= doubled
+
+
+@pytest.mark.rule(5)
+@pytest.mark.parametrize(("cancel", "reclaims", "limit", "state"), [
+    (False, 8, 10, "queued"),
+    (False, 9, 10, "failed"),
+    (False, 50, 0, "queued"),
+    (True, 9, 10, "cancelled"),
+    (True, 0, 10, "cancelled"),
+])  # fmt: skip
+async def test_the_sweep_decides_cancelled_before_crash_loop_before_queued(
+    world: World,
+    *,
+    cancel: bool,
+    reclaims: int,
+    limit: int,
+    state: str,
+) -> None:
+    """One CASE: what was cancelled ends so, what never gets on ends as crash_loop, the rest queue."""
+    session, queue = await world.session(), world.queue(max_reclaims=limit)
+    run = await world.run(session)
+    await claim(queue, session)
+    await sql(world.pool, "update runs set reclaims = $2 where id = $1", run.id, reclaims)
+    if cancel:
+        await world.runs.cancel(world.scope(), run.id)
+    await world.lapse(run)
+    await queue.sweep()
+    now = await world.reload(run)
+    assert now.state == state
+    assert (now.error.code if now.error else None) == ("crash_loop" if state == "failed" else None)
+
+
+@pytest.mark.rule(5)
+async def test_a_cancel_that_commits_while_the_sweep_waits_is_honoured(world: World) -> None:
+    """The sweep decides on the row as it locked it, not on the snapshot from before."""
+    session, queue = await world.session(), world.queue()
+    run = await world.run(session)
+    await claim(queue, session)
+    await world.lapse(run)
+    # SKIP LOCKED never waits, so the change must fall between snapshot and lock: many tries do it
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(world.runs.cancel, world.scope(), run.id)
+        nursery.start_soon(queue.sweep)
+    await queue.sweep()
+    now = await world.reload(run)
+    assert now.state in {RunState.QUEUED, RunState.CANCELLED}
+    assert (now.cancel_requested_at is None) == (now.state is RunState.QUEUED)
+
+
+class LostClaim:
+    """Lets the next claim commit, and loses its answer."""
+
+    def __init__(self, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._write, self._left = pool.write, 1
+        monkeypatch.setattr(Pool, "write", self.write)
+
+    async def write(self, query: Query, *, deadline: float = 10.0, **values: object) -> Sequence[Row]:
+        """Write for real, then perhaps pretend the connection broke."""
+        rows = await self._write(query, deadline=deadline, **values)
+        if query.name == "claim_next_run" and self._left:
+            self._left -= 1
+            raise StoreUnavailable("the answer was lost")
+        return rows
+
+
+@pytest.mark.rule(1)
+async def test_a_claim_whose_answer_was_lost_is_given_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no actor; the next try for its session finds it in the line again, and nothing counted."""
+    session, queue = await world.session(), world.queue()
+    run = await world.run(session)
+    LostClaim(world.pool, monkeypatch)
+    with pytest.raises(StoreUnavailable):
+        await queue.claim_next(session.id)
+    got = await claim(queue, session)
+    assert (got.run.id, got.run.claim_epoch, got.run.reclaims) == (run.id, 2, 0)

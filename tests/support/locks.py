@@ -1,0 +1,44 @@
+"""Someone who sits on a row, and the moment when others wait for it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Literal
+from uuid import UUID
+
+import trio
+import trio_asyncio
+
+from hango.store.pool import Pool
+
+from support.world import sql
+
+_WAITING = """
+select count(*) as waiting
+  from pg_stat_activity
+ where datname = current_database() and wait_event_type = 'Lock'
+"""
+
+
+@asynccontextmanager
+async def row_held(pool: Pool, table: Literal["sessions", "runs"], row_id: UUID) -> AsyncIterator[None]:
+    """Hold a row's lock, idle in a transaction of its own, until the context is left."""
+    loop = pool._loop
+    connection = await trio_asyncio.aio_as_trio(pool.connector.connect, loop=loop)()
+    execute = trio_asyncio.aio_as_trio(connection.execute, loop=loop)
+    try:
+        await execute("set idle_in_transaction_session_timeout = 0")
+        await execute("begin")
+        await execute(f"select from {table} where id = '{row_id}' for update")  # our own words
+        yield
+        await execute("rollback")
+    finally:
+        connection.terminate()
+
+
+async def until_waiting(pool: Pool, count: int = 1) -> None:
+    """Return when *count* statements wait for a lock, as the server itself reports."""
+    with trio.fail_after(20):
+        while (await sql(pool, _WAITING))[0]["waiting"] < count:
+            await trio.lowlevel.checkpoint()
