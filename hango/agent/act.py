@@ -1,0 +1,79 @@
+"""Runs the tool calls of one turn.
+
+Rule: one result per call, in request order, however long each takes; only cancellation gets out.
+Used by the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import attrs
+import trio
+
+from hango.agent.ports import EventSink, Toolbox
+from hango.codec import clean_text
+from hango.domain import (
+    Result,
+    Scope,
+    ToolContext,
+    ToolFinished,
+    ToolResultBlock,
+    ToolStarted,
+    ToolUseBlock,
+)
+
+
+@attrs.frozen
+class Act:
+    """The tool calls of one turn, on their way to results.
+
+    Attributes:
+        at_once: calls that run at the same time.
+        scope: on whose behalf the run executes.
+    """
+
+    tools: Toolbox
+    emit: EventSink
+    run_id: UUID
+    turn: int
+    scope: Scope | None
+    at_once: int
+
+    async def results(self, calls: Sequence[ToolUseBlock]) -> tuple[ToolResultBlock, ...]:
+        """Run *calls* and return their results, in request order.
+
+        Cancelled midway, it returns nothing, even if a tool swallowed the cancellation; each call
+        was started at most once.
+        """
+        done: dict[int, ToolResultBlock] = {}
+        free = trio.Semaphore(self.at_once)
+
+        async def run(ordinal: int, call: ToolUseBlock) -> None:
+            try:
+                done[ordinal] = await self._run(ordinal, call)
+            finally:
+                free.release()
+
+        async with trio.open_nursery() as nursery:
+            for ordinal, call in enumerate(calls):
+                await free.acquire()
+                nursery.start_soon(run, ordinal, call, name=f"tool call {self.turn}.{ordinal}")
+        await trio.lowlevel.checkpoint_if_cancelled()
+        return tuple(done[ordinal] for ordinal in range(len(calls)))
+
+    async def _run(self, ordinal: int, call: ToolUseBlock) -> ToolResultBlock:
+        """Run one call; the place where a guardrail may refuse it, before anything has started."""
+        self.emit.emit(ToolStarted(self.run_id, self.turn, call))
+        context = ToolContext(self.run_id, self.turn, ordinal, call.id, self.scope)
+        block = _block(call, await self.tools.call(call, context))
+        self.emit.emit(ToolFinished(self.run_id, self.turn, block))
+        return block
+
+
+def _block(call: ToolUseBlock, result: Result) -> ToolResultBlock:
+    """Return *result* as the block that answers *call*, with what a person sees where it differs."""
+    for_llm = clean_text(result.for_llm)
+    for_user = None if result.for_user is None else clean_text(result.for_user)
+    return ToolResultBlock(call.id, for_llm, result.is_error, None if for_user == for_llm else for_user)

@@ -1,0 +1,280 @@
+"""The loop: think, act, observe, until the model is done or something stops it.
+
+Rule: an answer is stored before its tools run, and a turn is stored whole before the next begins, so
+that whoever takes the run over repeats nothing.  Used by whoever executes runs, through `AgentLoop`.
+
+Writes: the input has none of its own, it goes in front of the first message after it.  A turn with
+tools makes two, the answer and the boundary; the last turn makes none, its answer is stored with the
+state the run ends in.  A dangling call of an earlier run costs one more, before anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import attrs
+
+from hango.agent.accumulator import Accumulator, Answer
+from hango.agent.act import Act
+from hango.agent.ports import EventSink, Provider, RunOptions, Toolbox, Transcript
+from hango.agent.prompt import build_request
+from hango.agent.repair import unanswered
+from hango.agent.think import goes_on, run_error, stop_reason, think, unusable
+from hango.codec import blocks_from_json, blocks_to_json, clean_json
+from hango.domain import (
+    Block,
+    ErrorCode,
+    Interrupted,
+    NewMessage,
+    Outcome,
+    OutcomeStatus,
+    RunError,
+    Scope,
+    TextBlock,
+    TurnEnd,
+    TurnStarted,
+    Usage,
+)
+from hango.errors import ProviderError
+
+
+@attrs.frozen
+class LoopLimits:
+    """Bounds of one run.
+
+    Attributes:
+        max_iterations: turns with tools a run may have; then it stops as `iteration_cap`.
+        max_tokens: tokens of one answer; None leaves it to the provider.
+        max_tool_calls: calls one answer may ask for; more fail the run.
+        tools_at_once: calls of one turn that run at the same time.
+        tries: provider calls for one answer, while nothing of it has arrived.
+    """
+
+    max_iterations: int = 20
+    max_tokens: int | None = None
+    max_tool_calls: int = 64
+    tools_at_once: int = 8
+    tries: int = 4
+
+
+@attrs.define(eq=False, kw_only=True)
+class AgentLoop:
+    """One execution of one run; used once.
+
+    Attributes:
+        usage: of the run's finished turns; moves on with each.
+        scope: on whose behalf tools run.
+    """
+
+    run_id: UUID
+    provider: Provider
+    tools: Toolbox
+    transcript: Transcript
+    model: str
+    system_prompt: str
+    limits: LoopLimits
+    scope: Scope | None
+    usage: Usage
+    _finished: int = attrs.field(default=0, init=False)
+    _input: NewMessage | None = attrs.field(default=None, init=False)
+    # of the open turn: its answer while that is not stored, then what it cost
+    _stream: Accumulator | None = attrs.field(default=None, init=False)
+    _paid: Usage = attrs.field(factory=Usage, init=False)
+
+    async def run(
+        self,
+        session_id: UUID,  # noqa: ARG002 - the signature is final; the transcript knows its session
+        input: Sequence[Block],  # noqa: A002 - the word of the design
+        emit: EventSink,
+        options: RunOptions,
+    ) -> Outcome | Interrupted:
+        """Execute the run from its last finished turn on.
+
+        Returns the outcome, still to be stored, or `Interrupted` when a turn boundary said that the
+        run is cancelled or handed over.  Cancelled midway, all that was finished is stored, and
+        `failed` and `interrupted` tell what else there is.
+
+        Raises:
+            StoreError: as the transcript does; a `StateConflict` means that the run is not ours.
+        """
+        self._begin(input, options.resume_from)
+        await self._answer_dangling()
+        kept = self._kept()
+        while kept is not None or self._finished < self.limits.max_iterations:
+            try:
+                answer = kept or await self._think(emit)
+            except ProviderError as error:
+                return self.failed(run_error(error, arrived=self._arrived()))
+            ending = self._ending(answer)
+            if ending is not None:
+                return ending
+            if not await self._act(answer, emit):
+                return Interrupted()
+            kept = None
+        return self._capped()
+
+    def failed(self, error: RunError) -> Outcome:
+        """Return what a run that fails with *error* now comes to: finished turns, and what arrived."""
+        messages = self._unstored()
+        return Outcome(
+            OutcomeStatus.ERROR,
+            iterations=self._finished,
+            usage=self.usage + (self._stream.usage if self._stream else self._paid),
+            messages=messages,
+            stop_reason=self._stream.answer().stop_reason if self._stream else None,
+            error=error,
+            stopped_by=error.code.value,
+        )
+
+    def interrupted(self) -> Interrupted:
+        """Return what an execution that was cancelled from outside comes to."""
+        return Interrupted(self._unstored())
+
+    # --- the start ------------------------------------------------------------------------
+
+    def _begin(self, blocks: Sequence[Block], resume_from: int) -> None:
+        self._finished = resume_from
+        if (0, "user") not in self._stored():
+            cleaned = blocks_from_json(clean_json(blocks_to_json(blocks)))
+            self._input = NewMessage("user", cleaned, self.run_id, 0)
+
+    async def _answer_dangling(self) -> None:
+        """Store results for the calls an earlier run left open; the input follows them at once."""
+        repairs = unanswered(self.transcript.messages, self.run_id)
+        if repairs:
+            await self.transcript.append([*repairs, *self._pending()])
+            self._input = None
+
+    def _kept(self) -> Answer | None:
+        """Return the answer of the open turn if it is stored: it is paid, and not bought again."""
+        for message in reversed(self.transcript.messages):
+            if (message.run_id, message.turn, message.role, message.partial) == (
+                self.run_id,
+                self._finished + 1,
+                "assistant",
+                False,
+            ):
+                return Answer(message.content, message.stop_reason, message.usage or Usage())
+        return None
+
+    # --- one turn -------------------------------------------------------------------------
+
+    async def _think(self, emit: EventSink) -> Answer:
+        turn = self._finished + 1
+        request = build_request(
+            [*self.transcript.messages, *self._pending()],
+            provider=self.provider.name,
+            model=self.model,
+            system_prompt=self.system_prompt,
+            tools=self.tools.definitions(),
+            turn=turn,
+            max_tokens=self.limits.max_tokens,
+        )
+        emit.emit(TurnStarted(self.run_id, turn))
+        return await think(
+            self.provider,
+            request,
+            run_id=self.run_id,
+            emit=emit,
+            tries=self.limits.tries,
+            begin=self._open_stream,
+        )
+
+    def _open_stream(self) -> Accumulator:
+        self._stream = Accumulator(self._finished + 1, self.limits.max_tool_calls)
+        return self._stream
+
+    async def _act(self, answer: Answer, emit: EventSink) -> bool:
+        """Store the answer, run its calls, store the boundary; return whether the run may go on."""
+        turn = self._finished + 1
+        if self._stream is not None:
+            await self.transcript.append([*self._pending(), self._message(answer)])
+        self._input = self._stream = None
+        self._paid = answer.usage
+        act = Act(self.tools, emit, self.run_id, turn, self.scope, self.limits.tools_at_once)
+        results = NewMessage("user", await act.results(answer.calls), self.run_id, turn)
+        may_go_on = await self.transcript.end_turn(TurnEnd(turn, results, self.usage + self._paid))
+        self._close_turn()
+        return may_go_on
+
+    def _close_turn(self) -> None:
+        self._finished += 1
+        self.usage += self._paid
+        self._paid = Usage()
+
+    # --- the ends -------------------------------------------------------------------------
+
+    def _ending(self, answer: Answer) -> Outcome | None:
+        """Return what *answer* ends the run with; None when its tools are to run.
+
+        A run that is done passes here once: the place where a completion gate judges it.
+        """
+        if refusal := unusable(answer, self.limits.max_tool_calls):
+            return self.failed(refusal)
+        if goes_on(answer):
+            return None
+        final = () if self._stream is None else (*self._pending(), self._message(answer))
+        return Outcome(
+            OutcomeStatus.DONE,
+            iterations=self._finished + 1,
+            usage=self.usage + answer.usage,
+            messages=final,
+            stop_reason=stop_reason(answer),
+        )
+
+    def _capped(self) -> Outcome:
+        """Return the end at the cap, with a last message that says so, to people and to the model."""
+        bound = self.limits.max_iterations
+        text = f"Stopped before the work was done: this run reached its limit of {bound} iterations."
+        explained = NewMessage(
+            "assistant", (TextBlock(text),), self.run_id, self._finished + 1, synthetic=True
+        )
+        return Outcome(
+            OutcomeStatus.INCOMPLETE,
+            iterations=self._finished,
+            usage=self.usage,
+            messages=(*self._pending(), explained),
+            error=RunError(ErrorCode.ITERATION_CAP, text),
+            stopped_by=ErrorCode.ITERATION_CAP.value,
+        )
+
+    # --- what is stored, and what is not --------------------------------------------------
+
+    def _pending(self) -> tuple[NewMessage, ...]:
+        return () if self._input is None else (self._input,)
+
+    def _stored(self) -> set[tuple[int | None, str]]:
+        """Return turn and role of this run's messages."""
+        own = (m for m in self.transcript.messages if m.run_id == self.run_id)
+        return {(message.turn, message.role) for message in own}
+
+    def _arrived(self) -> bool:
+        return self._stream is not None and not self._stream.empty
+
+    def _message(self, answer: Answer, *, partial: bool = False) -> NewMessage:
+        return NewMessage(
+            "assistant",
+            answer.content,
+            self.run_id,
+            self._finished + 1,
+            stop_reason=answer.stop_reason if partial else stop_reason(answer),
+            usage=answer.usage,
+            partial=partial,
+        )
+
+    def _unstored(self) -> tuple[NewMessage, ...]:
+        """Return the input and what had arrived of the open answer, as far as neither is stored.
+
+        A write may have been cancelled after it was done: the transcript knows.
+        """
+        stored = self._stored()
+        if (self._finished + 1, "user") in stored:
+            self._close_turn()
+        messages = list(self._pending())
+        if self._stream is not None and self._arrived():
+            finished = self._stream.finished
+            answer = self._stream.answer() if finished else self._stream.partial()
+            if answer.content:
+                messages.append(self._message(answer, partial=True))
+        return tuple(m for m in messages if (m.turn, m.role) not in stored)

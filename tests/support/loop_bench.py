@@ -1,0 +1,154 @@
+"""Everything an agent loop needs round it, in memory: the bench the loop's tests work at."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+from uuid import UUID
+
+import attrs
+
+from hango.agent import AgentLoop, LoopLimits, RunOptions
+from hango.domain import (
+    Block,
+    ErrorCode,
+    Interrupted,
+    Outcome,
+    OutcomeStatus,
+    Result,
+    RunEvent,
+    StopReason,
+    TextBlock,
+    ToolContext,
+    ToolDefinition,
+    ToolUseBlock,
+    Usage,
+)
+from hango.testing import Answer, FakeProvider, answer
+
+from support.memory_transcript import MemoryTranscript
+
+Body = Callable[[ToolUseBlock, ToolContext], Awaitable[Result]]
+T = TypeVar("T")
+HI: tuple[Block, ...] = (TextBlock("hi"),)
+
+
+def says(words: str, stop: StopReason | None = None) -> Answer:
+    """Answer in words."""
+    return answer(TextBlock(words), stop=stop, usage=Usage(10, 1))
+
+
+def asks(*calls: ToolUseBlock, stop: StopReason | None = None) -> Answer:
+    """Ask for tools."""
+    return answer(*calls, stop=stop, usage=Usage(10, 2))
+
+
+def ended(outcome: Outcome) -> tuple[OutcomeStatus, ErrorCode | None, str]:
+    """Return how a run ended: status, error code, and what stopped it."""
+    return outcome.status, outcome.error.code if outcome.error else None, outcome.stopped_by
+
+
+async def noon(call: ToolUseBlock, context: ToolContext) -> Result:  # noqa: ARG001 - a tool's body
+    """Answer every call alike."""
+    return Result("noon")
+
+
+@attrs.define(eq=False)
+class Tools:
+    """A toolbox of one body for every name; counts what it was asked."""
+
+    body: Body = noon
+    calls: list[ToolContext] = attrs.field(factory=list)
+
+    def definitions(self) -> Sequence[ToolDefinition]:
+        """Return the one tool there is."""
+        return [ToolDefinition("get_time", "Tell the time.", {"type": "object"})]
+
+    async def call(self, call: ToolUseBlock, context: ToolContext) -> Result:
+        """Run the body."""
+        self.calls.append(context)
+        return await self.body(call, context)
+
+
+@attrs.define(eq=False)
+class Recorder:
+    """A sink that keeps everything."""
+
+    events: list[RunEvent] = attrs.field(factory=list)
+
+    def emit(self, event: RunEvent) -> None:
+        """Keep *event*."""
+        self.events.append(event)
+
+    def of(self, kind: type[T]) -> list[T]:
+        """Return the events of one kind, in order."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+@attrs.define(eq=False)
+class Bench:
+    """One run and its world; `loop` makes an execution of it, as often as a test likes."""
+
+    script: Sequence[Answer] = ()
+    body: Body = noon
+    limits: LoopLimits = attrs.field(factory=LoopLimits)
+    transcript: MemoryTranscript = attrs.field(factory=MemoryTranscript)
+    sink: Recorder = attrs.field(factory=Recorder)
+    provider: FakeProvider = attrs.field(init=False)
+    tools: Tools = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.provider = FakeProvider(self.script)
+        self.tools = Tools(self.body)
+
+    @property
+    def run_id(self) -> UUID:
+        """The run whose turns the transcript takes."""
+        return self.transcript.run_id
+
+    def loop(self) -> AgentLoop:
+        """Return a fresh execution of the run."""
+        return AgentLoop(
+            run_id=self.run_id,
+            provider=self.provider,
+            tools=self.tools,
+            transcript=self.transcript,
+            model="m",
+            system_prompt="Be brief.",
+            limits=self.limits,
+            scope=None,
+            usage=self.transcript.usage,
+        )
+
+    async def run(self, loop: AgentLoop | None = None, *, blocks: Sequence[Block] = HI) -> Outcome:
+        """Execute the run to its end, store what is left, as a settle does, and return the outcome."""
+        outcome = await self.execute(loop, blocks=blocks)
+        assert isinstance(outcome, Outcome)
+        self.settle(outcome)
+        return outcome
+
+    async def execute(
+        self, loop: AgentLoop | None = None, *, blocks: Sequence[Block] = HI
+    ) -> Outcome | Interrupted:
+        """Execute the run from its last boundary."""
+        options = RunOptions(resume_from=self.transcript.resume_turn)
+        return await (loop or self.loop()).run(self.transcript.session_id, blocks, self.sink, options)
+
+    def settle(self, outcome: Outcome | Interrupted) -> None:
+        """Store the messages of a terminal write."""
+        self.transcript.store(outcome.messages)
+
+    def story(self) -> list[str]:
+        """Return the stored messages, each as ``turn role kinds``, with marks for the odd ones."""
+        return [
+            " ".join(
+                [
+                    str(message.turn),
+                    message.role,
+                    ",".join(block.TYPE for block in message.content),
+                    *["partial"] * message.partial,
+                    *["synthetic"] * message.synthetic,
+                ]
+            )
+            for message in self.transcript.messages
+        ]
