@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 
 import attrs
@@ -27,14 +28,18 @@ from hango.errors import InvalidInput
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 MAX_DEPTH = 64  # levels of nesting; model APIs and databases give up not far beyond
+MAX_SIZE = 64 * 1024 * 1024  # characters, and `VALUE_SIZE` for each value: a turn's results, all full
+VALUE_SIZE = 256  # so a quarter of a million; a list of lists repeated grows to more in a blink
+MAX_DIGITS = 1000  # of a whole number; Python itself refuses to write more than 4300
 CUT_NOTICE = "… [cut: {length} characters in all]"
 
-_BROKEN = {0: REPLACEMENT} | dict.fromkeys(range(0xD800, 0xE000), REPLACEMENT)
+_TOO_LONG = 10**MAX_DIGITS
+_BROKEN = re.compile(r"[\x00\ud800-\udfff]")
 
 
 def clean_text(text: str) -> str:
     """Replace what Postgres and UTF-8 cannot hold (NUL, lone surrogates) by U+FFFD."""
-    return text.translate(_BROKEN)
+    return _BROKEN.sub(REPLACEMENT, text)
 
 
 def cut_text(text: str, limit: int) -> str:
@@ -43,12 +48,16 @@ def cut_text(text: str, limit: int) -> str:
     A cut text ends in a notice that tells its whole length; the notice counts towards *limit* where
     it fits.
     """
-    text = clean_text(text)
-    if len(text) * 4 <= limit or len(encoded := text.encode()) <= limit:
+    length = len(text)
+    # a character has a byte at least, and cleaning keeps their number: the rest need not be looked at
+    text = clean_text(text[: limit + 1])
+    encoded = text.encode()
+    if len(text) == length and len(encoded) <= limit:
         return text
-    notice = CUT_NOTICE.format(length=len(text))
-    room = max(limit - len(notice.encode()), 0)
-    return encoded[:room].decode(errors="ignore") + (notice if room else "")
+    notice = CUT_NOTICE.format(length=length)
+    if (room := limit - len(notice.encode())) < 0:
+        room, notice = limit, ""
+    return encoded[:room].decode(errors="ignore") + notice
 
 
 def clean_json(value: object) -> object:
@@ -56,35 +65,63 @@ def clean_json(value: object) -> object:
 
     Raises:
         InvalidInput: it holds something JSON has no word for (NaN, bytes, an object), a key that is
-            not a text, or nests deeper than `MAX_DEPTH` (so also when it contains itself).
+            not a text, nests deeper than `MAX_DEPTH` (so also when it contains itself), or is larger
+            than `MAX_SIZE` when written out (so also when it repeats its parts without end).
     """
-    return _clean(value, MAX_DEPTH)
+    return _Cleaner().clean(value, MAX_DEPTH)
 
 
-def _clean(value: object, depth: int) -> object:
-    if depth < 0:
-        raise InvalidInput(f"nested deeper than {MAX_DEPTH} levels")
-    match value:
-        case None | bool() | int():
-            return value
-        case float():
-            if not math.isfinite(value):
-                raise InvalidInput(f"{value} is not a JSON number")
-            return value
-        case str():
-            return clean_text(value)
-        case Mapping():
-            return {_clean_key(key): _clean(item, depth - 1) for key, item in value.items()}
-        case list() | tuple():
-            return [_clean(item, depth - 1) for item in value]
-        case _:
-            raise InvalidInput(f"a {type(value).__name__} is not JSON")
+@attrs.define
+class _Cleaner:
+    """Cleans one value; *room* is how much of `MAX_SIZE` is left for it."""
+
+    room: int = MAX_SIZE
+
+    def clean(self, value: object, depth: int) -> object:
+        if depth < 0:
+            raise InvalidInput(f"nested deeper than {MAX_DEPTH} levels")
+        self._take(VALUE_SIZE)
+        match value:
+            case None | bool():
+                return value
+            case int():
+                return _short_number(value)
+            case float():
+                return _finite_number(value)
+            case str():
+                return self._text(value)
+            case Mapping():
+                return {self._key(k): self.clean(item, depth - 1) for k, item in value.items()}
+            case list() | tuple():
+                return [self.clean(item, depth - 1) for item in value]
+            case _:
+                raise InvalidInput(f"a {type(value).__name__} is not JSON")
+
+    def _key(self, key: object) -> str:
+        if not isinstance(key, str):
+            raise InvalidInput(f"a {type(key).__name__} cannot be the key of a JSON object")
+        return self._text(key)
+
+    def _text(self, text: str) -> str:
+        self._take(len(text))
+        return clean_text(text)
+
+    def _take(self, size: int) -> None:
+        self.room -= size
+        if self.room < 0:
+            raise InvalidInput("too large to be stored")
 
 
-def _clean_key(key: object) -> str:
-    if not isinstance(key, str):
-        raise InvalidInput(f"a {type(key).__name__} cannot be the key of a JSON object")
-    return clean_text(key)
+def _short_number(value: int) -> int:
+    if abs(value) >= _TOO_LONG:
+        raise InvalidInput(f"a whole number of more than {MAX_DIGITS} digits")
+    return value
+
+
+def _finite_number(value: float) -> float:
+    if not math.isfinite(value):
+        raise InvalidInput(f"{value} is not a JSON number")
+    return value
 
 
 def dump_json(value: object) -> str:

@@ -6,6 +6,8 @@
     ├── InvalidInput               what a client sent cannot be accepted; names the field
     ├── Forbidden                  administration asked for by a member
     ├── SessionQueueFull           the session has as many live runs as it may
+    ├── KeyReused                  an idempotency key came again, with another request
+    ├── LastOwner                  the tenant would be left without an active owner
     ├── SessionBusy                the session has a live run, so nobody may add messages
     ├── StoreError
     │   ├── NotFound               no such thing, or not visible to this user: the same answer
@@ -67,6 +69,14 @@ class Forbidden(HangoError):
 
 class SessionQueueFull(HangoError):
     """The session already has as many queued and running runs as it may have."""
+
+
+class KeyReused(HangoError):
+    """An idempotency key was used before, for another request."""
+
+
+class LastOwner(HangoError):
+    """The change would leave the tenant without an active owner."""
 
 
 class SessionBusy(HangoError):

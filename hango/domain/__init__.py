@@ -5,6 +5,8 @@ One rule: nothing here does I/O or knows who uses it, so every room may import i
 
 from hango.domain.accounts import (
     AgentDefinition,
+    ApiKey,
+    AuditEvent,
     Limits,
     Role,
     Scope,
@@ -71,6 +73,8 @@ from hango.domain.values import (
 __all__ = [
     "TRANSITIONS",
     "AgentDefinition",
+    "ApiKey",
+    "AuditEvent",
     "Block",
     "BlockStart",
     "BlockStop",

@@ -54,6 +54,37 @@ class User:
 
 
 @attrs.frozen
+class ApiKey:
+    """A user's key, without its text; *prefix* is how people tell theirs apart."""
+
+    id: UUID
+    user_id: UUID
+    prefix: str
+    revoked_at: datetime | None
+    last_used_at: datetime | None
+    created_at: datetime
+
+
+@attrs.frozen
+class AuditEvent:
+    """Something that was done.
+
+    Attributes:
+        actor_id: who did it; None is the operator's shell.
+        trace_id: of the run it is about, if it is about one.
+    """
+
+    id: UUID
+    actor_id: UUID | None
+    action: str
+    target_kind: str
+    target_id: UUID
+    detail: JsonObject
+    trace_id: str | None
+    created_at: datetime
+
+
+@attrs.frozen
 class Scope:
     """On whose behalf something is done: decides what is visible."""
 

@@ -8,22 +8,30 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Sequence
 from uuid import UUID
 
 import asyncpg
 import attrs
 
 from hango.codec import clean_text
-from hango.domain import Role, Tenant, User, new_id
-from hango.errors import AlreadyExists, NotFound
+from hango.domain import ApiKey, Role, Tenant, User, UserStatus, new_id
+from hango.errors import AlreadyExists, LastOwner, NotFound
 from hango.store import rows
-from hango.store.pool import Pool
+from hango.store.connections import Connection
+from hango.store.pool import Pool, execute
 from hango.store.queries import QUERIES
 
 INSERT_TENANT = QUERIES["insert_tenant"]
 GET_TENANT_BY_SLUG = QUERIES["get_tenant_by_slug"]
 INSERT_USER = QUERIES["insert_user"]
 GET_USER_BY_EMAIL = QUERIES["get_user_by_email"]
+GET_USER = QUERIES["get_user"]
+LIST_USERS = QUERIES["list_users"]
+LOCK_OWNERS = QUERIES["lock_owners"]
+UPDATE_USER = QUERIES["update_user"]
+LIST_KEYS = QUERIES["list_keys"]
+REVOKE_KEY = QUERIES["revoke_key"]
 INSERT_KEY = QUERIES["insert_key"]
 AUTHENTICATE = QUERIES["authenticate"]
 TOUCH_KEY = QUERIES["touch_key"]
@@ -114,6 +122,82 @@ class Accounts:
         if row is None:
             raise NotFound(f"there is no user {email!r}")
         return rows.user(row)
+
+    async def user_by_id(self, tenant_id: UUID, user_id: UUID) -> User:
+        """Return one user.
+
+        Raises:
+            NotFound: the tenant has no such user.
+        """
+        row = await self._pool.one(GET_USER, tenant_id=tenant_id, user_id=user_id)
+        if row is None:
+            raise NotFound("there is no such user")
+        return rows.user(row)
+
+    async def users(
+        self, tenant_id: UUID, *, before: UUID | None = None, limit: int = 50
+    ) -> Sequence[User]:
+        """Return up to *limit* users older than *before*, newest first."""
+        found = await self._pool.rows(LIST_USERS, tenant_id=tenant_id, before=before, limit=limit)
+        return [rows.user(row) for row in found]
+
+    async def update_user(
+        self, tenant_id: UUID, user_id: UUID, role: Role, status: UserStatus, *, actor: UUID
+    ) -> User:
+        """Give a user that role and status.
+
+        Raises:
+            NotFound: the tenant has no such user.
+            LastOwner: the tenant would have no active owner any more.
+        """
+
+        async def update(connection: Connection) -> User:
+            async with connection.transaction():
+                owners = await execute(connection, LOCK_OWNERS, tenant_id=tenant_id)
+                stays = role is Role.OWNER and status is UserStatus.ACTIVE
+                if not stays and [owner["id"] for owner in owners] == [user_id]:
+                    raise LastOwner("a tenant must have an active owner")
+                changed = await execute(
+                    connection,
+                    UPDATE_USER,
+                    tenant_id=tenant_id,
+                    user_id=user_id,
+                    role=role,
+                    status=status,
+                    actor_id=actor,
+                    audit_id=new_id(),
+                )
+                if not changed:
+                    raise NotFound("there is no such user")
+                return rows.user(changed[0])
+
+        return await self._pool.unit(update)
+
+    async def keys(
+        self, tenant_id: UUID, user_id: UUID, *, before: UUID | None = None, limit: int = 50
+    ) -> Sequence[ApiKey]:
+        """Return up to *limit* keys of a user older than *before*, newest first."""
+        found = await self._pool.rows(
+            LIST_KEYS, tenant_id=tenant_id, user_id=user_id, before=before, limit=limit
+        )
+        return [rows.api_key(row) for row in found]
+
+    async def revoke_key(self, tenant_id: UUID, user_id: UUID, key_id: UUID, *, actor: UUID) -> None:
+        """End a key; ending it again changes nothing.
+
+        Raises:
+            NotFound: the user has no such key.
+        """
+        revoked = await self._pool.write(
+            REVOKE_KEY,
+            tenant_id=tenant_id,
+            user_id=user_id,
+            key_id=key_id,
+            actor_id=actor,
+            audit_id=new_id(),
+        )
+        if not revoked:
+            raise NotFound("there is no such key")
 
     async def create_key(self, tenant_id: UUID, user_id: UUID, *, actor: UUID | None) -> NewKey:
         """Make a key for a user of the tenant.

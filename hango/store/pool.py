@@ -216,6 +216,11 @@ class Pool:
         self._heartbeat.close()
 
 
+async def execute(connection: Connection, query: Query, **values: object) -> Sequence[Row]:
+    """Run one statement of a unit of work (asyncio)."""
+    return await connection.fetch(query.sql, *query.arguments(values))
+
+
 def _fetch(query: Query, arguments: Sequence[object]) -> Work[Sequence[Row]]:
     async def fetch(connection: Connection) -> Sequence[Row]:
         return await connection.fetch(query.sql, *arguments)

@@ -68,17 +68,21 @@ class RunQueue:
         owner_id: this process; a fresh id at each start, so that a restart is somebody else.
         lease_ttl: seconds.
         max_reclaims: leases in a row that may lapse without a finished turn; 0 for no limit.
+        only: the one session to serve; None for all.
     """
 
     _pool: Pool
     owner_id: UUID
     lease_ttl: float
     max_reclaims: int
+    only: UUID | None = None
     _unanswered: set[UUID] = attrs.field(factory=set, init=False)
 
     async def look(self, limit: int) -> Look:
         """List up to *limit* sessions whose head may be claimed now."""
-        found = await self._pool.rows(LIST_CLAIMABLE_HEADS, now=self._pool.now(), limit=limit)
+        found = await self._pool.rows(
+            LIST_CLAIMABLE_HEADS, now=self._pool.now(), limit=limit, only=self.only
+        )
         heads = tuple(row["session_id"] for row in found if row["session_id"] is not None)
         return Look(heads, found[0]["wake_in"])
 
@@ -91,6 +95,8 @@ class RunQueue:
             StoreUnavailable: no database, or its answer was lost; a claim that was made all the same
                 is given back by the next call for this session.
         """
+        if self.only not in (None, session_id):
+            return None
         await self._give_back_unanswered(session_id)
         asked_at = trio.current_time()
         try:
@@ -108,6 +114,20 @@ class RunQueue:
             self._unanswered.add(session_id)
             raise
         return self._claimed(answer[0], asked_at) if answer else None
+
+    @property
+    def unanswered(self) -> frozenset[UUID]:
+        """Sessions of which this process may hold a claim that it never got the answer to."""
+        return frozenset(self._unanswered)
+
+    async def give_back_unanswered(self) -> None:
+        """Give back all such claims; only for a process that makes no claim meanwhile.
+
+        Raises:
+            StoreUnavailable: no database; what was not given back lapses.
+        """
+        for session_id in self.unanswered:
+            await self._give_back_unanswered(session_id)
 
     async def _give_back_unanswered(self, session_id: UUID) -> None:
         if session_id in self._unanswered:

@@ -19,6 +19,8 @@ import cattrs
 from hango.codec import blocks_from_json, blocks_to_json, dump_json
 from hango.domain import (
     AgentDefinition,
+    ApiKey,
+    AuditEvent,
     Limits,
     Message,
     NewMessage,
@@ -40,6 +42,8 @@ _converter.register_structure_hook(UUID, lambda v, _: v if isinstance(v, UUID) e
 _converter.register_structure_hook(
     datetime, lambda v, _: v if isinstance(v, datetime) else datetime.fromisoformat(v)
 )
+# what a JSON object holds stays as it is
+_converter.register_structure_hook_func(lambda kind: kind is object, lambda v, _: v)
 
 
 def _loaded(value: object) -> object:
@@ -66,6 +70,16 @@ def tenant(row: Row) -> Tenant:
 def user(row: Row) -> User:
     """Read a row of ``users``."""
     return _structured(row, User)
+
+
+def api_key(row: Row) -> ApiKey:
+    """Read a row of ``api_keys``."""
+    return _structured(row, ApiKey)
+
+
+def audit_event(row: Row) -> AuditEvent:
+    """Read a row of ``audit_events``."""
+    return _structured(row, AuditEvent, detail=_loaded(row["detail"]))
 
 
 def agent(row: Row) -> AgentDefinition:

@@ -5,6 +5,7 @@ What workers do with a run is in `hango.store.queue` and `hango.store.transcript
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Sequence
 from uuid import UUID
@@ -13,18 +14,83 @@ import attrs
 
 from hango.codec import blocks_to_json, dump_json
 from hango.domain import Block, Run, RunState, Scope, new_id
-from hango.errors import NotFound, SessionQueueFull
+from hango.errors import KeyReused, NotFound, SessionQueueFull
 from hango.store import rows
 from hango.store.connections import Connection
-from hango.store.pool import Pool
+from hango.store.pool import Pool, execute
 from hango.store.queries import QUERIES
 from hango.store.visibility import visibility
 
 LOCK_SESSION = QUERIES["lock_session"]
+FIND_KEYED_RUN = QUERIES["find_keyed_run"]
 INSERT_RUN = QUERIES["insert_run"]
 GET_RUN = QUERIES["get_run"]
 LIST_RUNS = QUERIES["list_runs"]
 CANCEL_RUN = QUERIES["cancel_run"]
+
+
+@attrs.frozen
+class Created:
+    """A run as it is now; *replayed* if an earlier request of the same key had made it."""
+
+    run: Run
+    replayed: bool
+
+
+@attrs.frozen
+class _Order:
+    """One request for a run."""
+
+    scope: Scope
+    session_id: UUID
+    input: tuple[Block, ...]
+    max_live: int
+    request_trace: str | None
+    key: str | None = None
+
+    async def place(self, connection: Connection) -> Created:
+        """Insert the run under its session's lock, in one transaction (asyncio)."""
+        said = dump_json(blocks_to_json(self.input))
+        digest = hashlib.sha256(said.encode()).digest()
+        async with connection.transaction():
+            seen = visibility(self.scope)
+            if not await execute(connection, LOCK_SESSION, session_id=self.session_id, **seen):
+                raise NotFound("there is no such session")
+            if self.key is not None and (earlier := await self._find(connection, self.key)):
+                if earlier["request_sha256"] != digest:
+                    raise KeyReused("this key came with another input before")
+                return Created(rows.run(earlier), replayed=True)
+            return Created(await self._insert(connection, said, digest), replayed=False)
+
+    async def _find(self, connection: Connection, key: str) -> rows.Row | None:
+        found = await execute(
+            connection,
+            FIND_KEYED_RUN,
+            tenant_id=self.scope.tenant_id,
+            user_id=self.scope.user_id,
+            session_id=self.session_id,
+            idempotency_key=key,
+        )
+        return found[0] if found else None
+
+    async def _insert(self, connection: Connection, said: str, digest: bytes) -> Run:
+        created = await execute(
+            connection,
+            INSERT_RUN,
+            session_id=self.session_id,
+            run_id=new_id(),
+            user_id=self.scope.user_id,
+            input=said,
+            max_live=self.max_live,
+            trace_id=_new_trace_id(),
+            request_trace=self.request_trace,
+            idempotency_key=self.key,
+            request_sha256=None if self.key is None else digest,
+            audit_id=new_id(),
+        )
+        if not created:
+            raise SessionQueueFull(f"the session has {self.max_live} runs queued or running")
+        return rows.run(created[0])
 
 
 @attrs.define
@@ -57,30 +123,28 @@ class Runs:
             NotFound: there is no such session that *scope* may see.
             SessionQueueFull: the session has *max_live* live runs.
         """
-        lock = LOCK_SESSION.arguments({"session_id": session_id, **visibility(scope)})
-        values = INSERT_RUN.arguments(
-            {
-                "session_id": session_id,
-                "run_id": new_id(),
-                "user_id": scope.user_id,
-                "input": dump_json(blocks_to_json(input)),
-                "max_live": max_live,
-                "trace_id": _new_trace_id(),
-                "request_trace": request_trace,
-                "audit_id": new_id(),
-            }
-        )
+        order = _Order(scope, session_id, input, max_live, request_trace)
+        return (await self._pool.unit(order.place)).run
 
-        async def insert(connection: Connection) -> Run:
-            async with connection.transaction():
-                if not await connection.fetch(LOCK_SESSION.sql, *lock):
-                    raise NotFound("there is no such session")
-                created = await connection.fetch(INSERT_RUN.sql, *values)
-                if not created:
-                    raise SessionQueueFull(f"the session has {max_live} runs queued or running")
-                return rows.run(created[0])
+    async def create_once(
+        self,
+        scope: Scope,
+        session_id: UUID,
+        input: tuple[Block, ...],  # noqa: A002  # the word of the API
+        *,
+        key: str,
+        max_live: int,
+        request_trace: str | None = None,
+    ) -> Created:
+        """Put a run in line, or find the one that the same request put there before.
 
-        return await self._pool.unit(insert)
+        As `create`, with *key* as the request's name, which is its creator's, for this session.
+
+        Raises:
+            KeyReused: *key* named a request of another input.
+        """
+        order = _Order(scope, session_id, input, max_live, request_trace, key)
+        return await self._pool.unit(order.place)
 
     async def get(self, scope: Scope, run_id: UUID) -> Run:
         """Return one run.

@@ -12,7 +12,7 @@ from hango.domain import Block, Message, MessageRole, Scope, Session, new_id
 from hango.errors import NotFound, SessionBusy
 from hango.store import rows
 from hango.store.connections import Connection
-from hango.store.pool import Pool
+from hango.store.pool import Pool, execute
 from hango.store.queries import QUERIES
 from hango.store.visibility import visibility
 
@@ -91,23 +91,22 @@ class Sessions:
             NotFound: there is no such session that *scope* may see.
             SessionBusy: a run of the session is queued or running.
         """
-        lock = LOCK_SESSION.arguments({"session_id": session_id, **visibility(scope)})
-        values = INSERT_MESSAGE.arguments(
-            {
-                "session_id": session_id,
-                "message_id": new_id(),
-                "role": role,
-                "content": dump_json(blocks_to_json(content)),
-                "user_id": scope.user_id,
-                "audit_id": new_id(),
-            }
-        )
 
         async def add(connection: Connection) -> Message:
             async with connection.transaction():
-                if not await connection.fetch(LOCK_SESSION.sql, *lock):
+                seen = visibility(scope)
+                if not await execute(connection, LOCK_SESSION, session_id=session_id, **seen):
                     raise NotFound("there is no such session")
-                created = await connection.fetch(INSERT_MESSAGE.sql, *values)
+                created = await execute(
+                    connection,
+                    INSERT_MESSAGE,
+                    session_id=session_id,
+                    message_id=new_id(),
+                    role=role,
+                    content=dump_json(blocks_to_json(content)),
+                    user_id=scope.user_id,
+                    audit_id=new_id(),
+                )
                 if not created:
                     raise SessionBusy("a run of this session is queued or running")
                 return rows.message(created[0])

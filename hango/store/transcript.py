@@ -107,10 +107,10 @@ class Claim:
         """Read session, creator and agent as they are now: rights are today's.
 
         Raises:
-            StoreUnavailable: no database.
+            StoreUnavailable: the database stayed away until the deadline.
             NotFound: the run is gone.
         """
-        row = await self._pool.one(LOAD_EXECUTION, run_id=self.run.id)
+        row = await self._fence.patiently(lambda: self._pool.one(LOAD_EXECUTION, run_id=self.run.id))
         if row is None:
             raise NotFound("the run is gone")
         creator, agent = row["creator"], row["agent"]

@@ -28,6 +28,68 @@ select * from created;
 -- name: get_user_by_email
 select * from users where tenant_id = $tenant_id and lower(email) = lower($email);
 
+-- name: get_user
+select * from users where tenant_id = $tenant_id and id = $user_id;
+
+-- name: list_users
+select *
+  from users
+ where tenant_id = $tenant_id
+   and ($before::uuid is null or id < $before)
+ order by id desc
+ limit $limit;
+
+-- name: lock_owners
+-- Whoever may take away an owner queues here, so that the last one cannot be taken by two at once.
+select id from users
+ where tenant_id = $tenant_id and role = 'owner' and status = 'active'
+ order by id
+   for no key update;
+
+-- name: update_user
+with changed as (
+    update users
+       set role = $role, status = $status
+     where tenant_id = $tenant_id and id = $user_id
+    returning *
+), audited as (
+    insert into audit_events (id, tenant_id, actor_id, action, target_kind, target_id, detail)
+    select $audit_id, tenant_id, $actor_id, 'user.update', 'user', id,
+           jsonb_build_object('role', role, 'status', status)
+      from changed
+)
+select * from changed;
+
+-- name: list_keys
+select api_keys.*
+  from api_keys
+  join users on users.id = api_keys.user_id
+ where users.tenant_id = $tenant_id and users.id = $user_id
+   and ($before::uuid is null or api_keys.id < $before)
+ order by api_keys.id desc
+ limit $limit;
+
+-- name: revoke_key
+-- Revoking again changes nothing and is not audited; no row when the user has no such key.
+with target as materialized (
+    select api_keys.id
+      from api_keys
+      join users on users.id = api_keys.user_id
+     where api_keys.id = $key_id and users.id = $user_id and users.tenant_id = $tenant_id
+), revoked as (
+    update api_keys
+       set revoked_at = now()
+      from target
+     where api_keys.id = target.id and revoked_at is null
+    returning api_keys.*
+), audited as (
+    insert into audit_events (id, tenant_id, actor_id, action, target_kind, target_id, detail)
+    select $audit_id, $tenant_id, $actor_id, 'key.revoke', 'key', id,
+           jsonb_build_object('user_id', user_id, 'prefix', prefix)
+      from revoked
+)
+select id from target;
+
 -- name: insert_key
 -- No row when the user is not of this tenant.
 with created as (

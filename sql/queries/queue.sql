@@ -4,10 +4,12 @@
 -- name: list_claimable_heads
 -- The heads of lines that may be claimed now: oldest first within a tenant, tenants taking turns.
 -- Also tells, on every row and on a row of its own if there is no head, when the next head is due.
+-- Of all sessions, or only of one.
 with heads as (
     select distinct on (session_id) id, tenant_id, session_id, state, not_before
       from runs
      where state in ('queued', 'running')
+       and ($only::uuid is null or session_id = $only)
      order by session_id, state = 'queued', session_seq
 ), waiting as (
     select *, coalesce(not_before <= coalesce($now::timestamptz, now()), true) as due

@@ -1,5 +1,12 @@
 -- Runs as their users see them: create, read, cancel.
 
+-- name: find_keyed_run
+-- Under lock_session, so that of two requests with one key the second finds the first one's run.
+select *
+  from runs
+ where tenant_id = $tenant_id and created_by = $user_id and session_id = $session_id
+   and idempotency_key = $idempotency_key;
+
 -- name: insert_run
 -- Under lock_session, so the count is exact.  No row when the session has $max_live live runs.
 with numbered as (
@@ -11,9 +18,9 @@ with numbered as (
     returning *
 ), created as (
     insert into runs (id, tenant_id, session_id, agent_id, created_by, session_seq, input, trace_id,
-                      request_trace)
+                      request_trace, idempotency_key, request_sha256)
     select $run_id, tenant_id, id, agent_id, $user_id, next_run_seq - 1, $input, $trace_id,
-           $request_trace
+           $request_trace, $idempotency_key, $request_sha256
       from numbered
     returning *
 ), audited as (

@@ -1,0 +1,137 @@
+"""Log lines: where they go, how they look, and which run they are about.
+
+One rule: a line says what happened to what, and never what was said: no exception's message, no
+secret.  Lines go to standard error, so that standard output stays the answer's.  `set_up` is for
+`hango.cli`; any room may `bind`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Literal
+from uuid import UUID
+
+from opentelemetry import trace
+
+from hango.codec import clean_text
+from hango.telemetry import names
+from hango.telemetry.redaction import redact
+
+# They tell every connection and request at INFO; what matters of that, hango tells itself.
+_CHATTY = ("asyncio", "asyncpg", "httpcore", "httpx", "hypercorn", "quart", "trio_asyncio")
+
+_LONGEST_TRACE = 200  # lines; a crash within a crash may have any number
+
+_bound: ContextVar[Mapping[str, object]] = ContextVar("hango.log", default=MappingProxyType({}))
+
+
+@contextmanager
+def bind(
+    *,
+    tenant_id: UUID | None = None,
+    agent_id: UUID | None = None,
+    session_id: UUID | None = None,
+    run_id: UUID | None = None,
+    turn: int | None = None,
+) -> Iterator[None]:
+    """Put these fields on every line logged within, also by tasks and threads begun within.
+
+    Binds nest: an inner one adds to, or replaces, what an outer one bound.
+    """
+    fields = {
+        names.TENANT_ID: tenant_id,
+        names.AGENT_ID: agent_id,
+        names.SESSION_ID: session_id,
+        names.RUN_ID: run_id,
+        names.TURN: turn,
+    }
+    token = _bound.set(
+        {**_bound.get(), **{key: value for key, value in fields.items() if value is not None}}
+    )
+    try:
+        yield
+    finally:
+        _bound.reset(token)
+
+
+def set_up(*, style: Literal["text", "json"], level: str) -> None:
+    """Send the log of this process to standard error, replacing what was set up before.
+
+    Args:
+        style: lines for people, or one JSON object a line.
+        level: the least severe that is written: debug, info, warning or error.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(TextLines() if style == "text" else JsonLines())
+    threshold = logging.getLevelNamesMapping()[level.upper()]
+    logging.basicConfig(handlers=[handler], level=threshold, force=True)
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(max(threshold, logging.WARNING))
+
+
+class TextLines(logging.Formatter):
+    """One line for people, and below it the frames of an exception."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write *record*; a line break in its message cannot forge a line."""
+        when, message = _time(record), record.getMessage().replace("\r", "\\r").replace("\n", "\\n")
+        fields = "".join(f" {key}={value}" for key, value in _fields().items())
+        line = f"{when} {record.levelname:<7} {record.name}: {message}{fields}"
+        return redact(clean_text("\n".join([line, *_frames(record)])))
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write *record*; the frames of an exception are a list."""
+        line: dict[str, object] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": redact(clean_text(record.getMessage())),
+            **_fields(),
+        }
+        if frames := _frames(record):
+            line["exception"] = [redact(clean_text(frame)) for frame in frames]
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+
+
+def _fields() -> Mapping[str, object]:
+    span = trace.get_current_span().get_span_context()
+    if not span.is_valid:
+        return _bound.get()
+    traced = {"trace_id": f"{span.trace_id:032x}", "span_id": f"{span.span_id:016x}"}
+    return {**_bound.get(), **traced}
+
+
+def _frames(record: logging.LogRecord) -> list[str]:
+    error = record.exc_info[1] if record.exc_info else None
+    return _told(error, "  ", set())[:_LONGEST_TRACE] if error else []
+
+
+def _told(error: BaseException, indent: str, seen: set[int]) -> list[str]:
+    """Tell type and frames, what is within and what came before; no message, it may hold content."""
+    seen.add(id(error))
+    lines = [indent + type(error).__qualname__]
+    for frame, number in traceback.walk_tb(error.__traceback__):
+        code = frame.f_code
+        lines.append(f"{indent}  at {code.co_filename}:{number} in {code.co_qualname}")
+    for inner in error.exceptions if isinstance(error, BaseExceptionGroup) else ():
+        lines += _told(inner, indent + "    ", seen) if id(inner) not in seen else []
+    earlier = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if earlier and id(earlier) not in seen:
+        lines += [f"{indent}after", *_told(earlier, indent, seen)]
+    return lines

@@ -1,0 +1,13 @@
+"""Tools: what they are, how they are registered, and the one place where they are called.
+
+Rule: a tool runs only through a `View`, which holds the allow-list at the call and turns everything
+that goes wrong into an error result.  The agent loop knows views as its ``Toolbox``.
+"""
+
+from hango.tools.builtin import builtin_tools
+from hango.tools.fetch import AllowedHosts
+from hango.tools.registry import Registry, View
+from hango.tools.threads import Threads
+from hango.tools.tool import Tool, tool
+
+__all__ = ["AllowedHosts", "Registry", "Threads", "Tool", "View", "builtin_tools", "tool"]

@@ -1,0 +1,27 @@
+"""The tools that come with hango; one file each, all with the same parts in the same order.
+
+Rule: a file holds its limits, ``make_<name>`` with the tool's function inside, and what that needs.
+Clocks, resolvers and the like are handed to ``make_<name>`` by code; no setting can replace them.
+"""
+
+from collections.abc import Sequence
+
+from hango.tools.builtin.get_time import make_get_time
+from hango.tools.builtin.http_fetch import make_http_fetch
+from hango.tools.fetch import AllowedHosts
+from hango.tools.tool import Tool
+
+
+def builtin_tools(*, http_fetch_allowed_hosts: Sequence[str]) -> tuple[Tool, ...]:
+    """Make all of them.
+
+    Args:
+        http_fetch_allowed_hosts: entries as `AllowedHosts` reads them; empty allows none.
+
+    Raises:
+        InvalidInput: some entries cannot be read.
+    """
+    return (make_get_time(), make_http_fetch(AllowedHosts.parse(http_fetch_allowed_hosts)))
+
+
+__all__ = ["builtin_tools", "make_get_time", "make_http_fetch"]

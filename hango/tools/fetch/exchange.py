@@ -1,0 +1,166 @@
+"""One request to one target: resolve once, check every address, connect to one that was checked.
+
+Rule: no other name, address, header, cookie, proxy or credential gets into a request than those of its
+`Target`; nothing of one request is left for the next, not even the connection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import cache
+from importlib.metadata import version
+
+import attrs
+import httpx
+import trio
+
+from hango.codec import cut_text
+from hango.errors import InvalidInput
+from hango.tools.fetch.addresses import (
+    IPAddress,
+    Resolve,
+    SystemResolver,
+    is_public,
+    read_addresses,
+)
+from hango.tools.fetch.body import ACCEPT_ENCODING
+from hango.tools.fetch.targets import Target
+
+MAX_ADDRESSES = 4  # tried, one after the other
+CONNECT_TIMEOUT = 1.5  # seconds for each, so that one dead address leaves time for the next
+
+
+@attrs.frozen
+class Answer:
+    """The head of an answer, and its body as it comes.
+
+    Attributes:
+        location: where it redirects to, None when it does not.
+        length: its Content-Length, as the server wrote it.
+    """
+
+    status: int
+    location: str | None
+    content_type: str
+    content_encoding: str
+    length: str | None
+    chunks: AsyncIterator[bytes]
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Read the certificates once, and none the environment names."""
+    return httpx.create_ssl_context(trust_env=False)
+
+
+@attrs.frozen
+class Exchange:
+    """How requests are made.  Its parts are chosen by code only, never by a setting.
+
+    Attributes:
+        resolve: asked once a request, for names only.
+        permits: which addresses may be connected to.
+        certificates: whom to trust; None for the authorities that come with httpx.
+    """
+
+    resolve: Resolve = attrs.field(factory=SystemResolver)
+    permits: Callable[[IPAddress], bool] = is_public
+    certificates: ssl.SSLContext | None = None
+
+    @asynccontextmanager
+    async def get(self, target: Target) -> AsyncIterator[Answer]:
+        """Ask for *target* and yield the answer; leaving closes the connection.
+
+        Raises:
+            InvalidInput: an address is not permitted, there is none, or none answers.
+            httpx.HTTPError: what came is not HTTP, or the connection broke.
+        """
+        addresses = await self._addresses(target)
+        async with self._client() as client:
+            response = await _first(client, target, addresses)
+            chunks = aiter(response.stream)  # type: ignore[arg-type]  # of this client, always async
+            try:
+                yield _answer(response, chunks)
+            finally:
+                await _close(chunks)
+
+    def _client(self) -> httpx.AsyncHTTPTransport:
+        """Make a client for one request: the only place in the tools that does.
+
+        A transport, because what a full client adds (redirects, cookies, netrc, proxies) must not be.
+        """
+        certificates = self.certificates or _certificates()
+        return httpx.AsyncHTTPTransport(verify=certificates, trust_env=False, retries=0)
+
+    async def _addresses(self, target: Target) -> tuple[IPAddress, ...]:
+        """Return the addresses of *target*, all of them permitted."""
+        if target.address is not None:
+            found: tuple[IPAddress, ...] = (target.address,)
+        else:
+            try:
+                found = read_addresses(await self.resolve(target.host))
+            except (OSError, ValueError):  # no such name, or a resolver that talks nonsense
+                found = ()
+        if not found:
+            raise InvalidInput(f"no address was found for {target.host}")
+        if not all(map(self.permits, found)):
+            raise InvalidInput(f"{target.host} has an address that is not on the public internet")
+        return found[:MAX_ADDRESSES]
+
+
+async def _first(
+    client: httpx.AsyncHTTPTransport, target: Target, addresses: tuple[IPAddress, ...]
+) -> httpx.Response:
+    """Return the answer of the first address that takes the connection."""
+    reason = ""
+    for address in addresses:
+        try:
+            return await client.handle_async_request(_request(target, address))
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            reason = cut_text(str(error), 200) or type(error).__name__
+    raise InvalidInput(f"no connection to {target.host}, port {target.port}: {reason}")
+
+
+def _request(target: Target, address: IPAddress) -> httpx.Request:
+    """Make the request for *target* to *address*: the name is in Host and SNI, not in the URL."""
+    headers = {
+        "Host": target.authority,
+        "User-Agent": f"hango/{version('hango')}",
+        "Accept": "*/*",
+        "Accept-Encoding": ACCEPT_ENCODING,
+        "Connection": "close",
+    }
+    url = httpx.URL(
+        scheme=target.scheme, host=str(address), port=target.port, raw_path=target.path.encode()
+    )
+    limits = {"connect": CONNECT_TIMEOUT, "read": None, "write": None, "pool": None}
+    extensions = {"sni_hostname": target.host, "timeout": limits}
+    return httpx.Request("GET", url, headers=headers, extensions=extensions)
+
+
+def _answer(response: httpx.Response, chunks: AsyncIterator[bytes]) -> Answer:
+    headers = response.headers
+    return Answer(
+        status=response.status_code,
+        location=headers.get("location") if response.has_redirect_location else None,
+        content_type=headers.get("content-type", ""),
+        content_encoding=headers.get("content-encoding", ""),
+        length=headers.get("content-length"),
+        chunks=chunks,
+    )
+
+
+async def _close(chunks: AsyncIterator[bytes]) -> None:
+    """End the iteration of *chunks*, wherever it is.
+
+    httpx stacks generators and closing one leaves those below to the garbage collector.  A read that is
+    cancelled raises through all of them, and each cleans up; what was received already comes without
+    waiting, hence the loop.
+    """
+    with trio.CancelScope() as scope, contextlib.suppress(httpx.HTTPError):
+        scope.cancel()
+        async for _ in chunks:
+            pass

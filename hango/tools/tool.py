@@ -1,0 +1,222 @@
+"""A tool: a function with a name, a schema and a promise about what happens if it runs twice.
+
+Rule: everything that can be wrong with a tool is wrong when it is made, as a `RegistrationError` that
+names it and its module; a tool that exists can be called.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import cast, overload
+
+import attrs
+from jsonschema import Draft202012Validator
+
+from hango.codec import clean_json, clean_text, cut_text, dump_json
+from hango.domain import Effects, JsonObject, Result, ToolContext, ToolDefinition
+from hango.errors import InvalidInput, RegistrationError
+from hango.tools.schema import check_arguments, compile_schema
+from hango.tools.signature import Function, read_signature, takes_context
+from hango.tools.threads import Threads
+
+# The strictest of the providers: https://platform.openai.com/docs/api-reference/chat/create
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+NOTHING = "(no output)"  # some providers refuse an empty text
+
+
+@attrs.frozen(eq=False)
+class Tool:
+    """A tool.  `tool` makes one of a function; made directly it takes any schema.
+
+    Attributes:
+        name: what models call it, unique in a registry.
+        description: what models are told; policy on when to use it belongs here.
+        parameters: JSON Schema (2020-12) of an object.
+        effects: what happens if it runs twice for one call.
+        function: async or sync (then it runs in a thread); called with the arguments by name, after the
+            context if its first parameter is annotated `ToolContext`.  Returns text, JSON-able data or
+            a `Result`.
+        timeout: seconds one call may take; None for the agent's or the process's limit, which holds
+            also when it is the shorter one.
+    """
+
+    name: str
+    description: str
+    parameters: JsonObject
+    effects: Effects
+    function: Function
+    timeout: float | None = None
+    _convert: Callable[[JsonObject], Mapping[str, object]] = attrs.field(default=dict, kw_only=True)
+    _takes_context: bool = attrs.field(init=False)
+    _validator: Draft202012Validator = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Check all there is to check, and keep what the check has made."""
+        where = f"tool {_shown(self.name)} of {self.module}"
+        try:
+            self._check()
+            parameters = cast("JsonObject", clean_json(self.parameters))
+            context = takes_context(self.function)
+            validator = compile_schema(parameters)
+            effects = Effects(self.effects)
+            description = clean_text(self.description)
+        except (InvalidInput, ValueError, TypeError) as error:
+            raise RegistrationError(f"{where}: {error}") from None
+        object.__setattr__(self, "description", description)
+        object.__setattr__(self, "parameters", parameters)
+        object.__setattr__(self, "effects", effects)
+        object.__setattr__(self, "_takes_context", context)
+        object.__setattr__(self, "_validator", validator)
+
+    def _check(self) -> None:
+        if type(self.name) is not str or not NAME.fullmatch(self.name):
+            raise InvalidInput(f"its name must match {NAME.pattern}")
+        if not callable(self.function):
+            raise InvalidInput("it has no function that can be called")
+        if inspect.isgeneratorfunction(self.function) or inspect.isasyncgenfunction(self.function):
+            raise InvalidInput("it is a generator; a tool returns its result")
+        if self.timeout is not None and not (self.timeout > 0 and math.isfinite(self.timeout)):
+            raise InvalidInput("its timeout must be a number of seconds above 0")
+
+    @property
+    def module(self) -> str:
+        """Where its function was written."""
+        return str(getattr(self.function, "__module__", type(self.function).__module__))
+
+    @property
+    def definition(self) -> ToolDefinition:
+        """Return it as a model is told of it."""
+        return ToolDefinition(self.name, self.description, self.parameters)
+
+    @property
+    def in_thread(self) -> bool:
+        """Whether it is sync, and so runs in a thread."""
+        return not _is_async(self.function)
+
+    def bind(self, arguments: JsonObject) -> Mapping[str, object]:
+        """Check *arguments* and return what the function takes, by name.
+
+        Raises:
+            InvalidInput: they violate the schema; nothing has run.
+        """
+        clean = cast("JsonObject", clean_json(arguments))
+        check_arguments(self._validator, clean)
+        return self._convert(clean)
+
+    async def invoke(
+        self, bound: Mapping[str, object], context: ToolContext, threads: Threads
+    ) -> object:
+        """Run the function on what `bind` returned; raises and returns whatever it does.
+
+        Cancelled midway, a sync function goes on in its thread, and its result is dropped.
+        """
+        before = (context,) if self._takes_context else ()
+        function = partial(self.function, *before, **bound)
+        if self.in_thread:
+            return await threads.run(function)
+        return await cast("Awaitable[object]", function())
+
+
+def as_result(value: object) -> Result:
+    """Make a result of what a tool returned.
+
+    Raises:
+        InvalidInput: it is neither text nor JSON-able data nor a `Result` of such.
+    """
+    if inspect.iscoroutine(value):
+        value.close()  # or Python warns that nobody awaited it
+    if not isinstance(value, Result):
+        return Result(_as_text(value))
+    for_user = None if value.for_user is None else _as_text(value.for_user)
+    return Result(_as_text(value.for_llm), for_user, is_error=bool(value.is_error))
+
+
+def _as_text(value: object) -> str:
+    if value is None:
+        return NOTHING
+    return (value or NOTHING) if isinstance(value, str) else dump_json(value)
+
+
+def _is_async(function: Function) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004  # an object whose call is async
+    )
+
+
+def _shown(name: object) -> str:
+    return cut_text(repr(name), 80)
+
+
+# --- the decorator --------------------------------------------------------------------------
+
+
+@overload
+def tool(
+    *, effects: Effects, timeout: float | None = None, name: str | None = None
+) -> Callable[[Function], Tool]: ...
+@overload
+def tool(
+    function: Function,
+    /,
+    *,
+    effects: Effects,
+    timeout: float | None = None,
+    name: str | None = None,
+) -> Tool: ...
+def tool(
+    function: Function | None = None,
+    /,
+    *,
+    effects: Effects | None = None,
+    timeout: float | None = None,
+    name: str | None = None,
+) -> Tool | Callable[[Function], Tool]:
+    """Make a `Tool` of an async or sync function.
+
+    The schema comes from the signature (every parameter needs an annotation) and the docstring, whose
+    Args section describes the parameters.
+
+    Args:
+        function: the function, when used without parentheses.
+        effects: what happens if the tool runs twice for one call; there is no default.
+        timeout: seconds one call may take; None for the limit of the agent or the process.
+        name: None for the function's own.
+
+    Raises:
+        RegistrationError: when decorating; names the function and its module.
+    """
+
+    def decorate(function: Function) -> Tool:
+        return _tool_of(function, effects, timeout, name)
+
+    return decorate if function is None else decorate(function)
+
+
+def _tool_of(
+    function: Function, effects: Effects | None, timeout: float | None, name: str | None
+) -> Tool:
+    own_name: str = getattr(function, "__name__", "?")
+    module = getattr(function, "__module__", None)
+    where = f"tool {_shown(name or own_name)} ({own_name} of {module})"
+    if not inspect.isroutine(function):
+        raise RegistrationError(f"{where}: only a function can be made a tool")
+    if effects is None:
+        choice = ", ".join(Effects)
+        raise RegistrationError(f"{where}: declare its effects=, one of {choice}; there is no default")
+    try:
+        signature = read_signature(function)
+    except InvalidInput as error:
+        raise RegistrationError(f"{where}: {error}") from None
+    return Tool(
+        name=own_name if name is None else name,
+        description=signature.description,
+        parameters=signature.parameters,
+        effects=effects,
+        function=function,
+        timeout=timeout,
+        convert=signature.convert,
+    )
