@@ -1,0 +1,91 @@
+"""Pages of lists: ``limit`` and ``cursor`` in, ``data`` and ``next_cursor`` out.
+
+Rule: a cursor says only where to go on, never what may be seen.  It is the id (16 bytes) or the seq
+(8 bytes) of the last row shown, in base64url; every query applies visibility again, so a cursor of
+somebody else's list shows nothing more than one's own.  Only `hango.web` uses it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+from uuid import UUID
+
+from hango.domain import JsonObject
+from hango.errors import InvalidInput
+
+DEFAULT_LIMIT = 50
+MAX_LIMIT = 200
+
+_ID_BYTES = 16
+_SEQ_BYTES = 8
+
+T = TypeVar("T")
+
+
+def read_limit(query: Mapping[str, str]) -> int:
+    """Return how many rows are asked for.
+
+    Raises:
+        InvalidInput: it is not a number from 1 to `MAX_LIMIT`.
+    """
+    text = query.get("limit", str(DEFAULT_LIMIT))
+    if re.fullmatch(r"[0-9]{1,3}", text) is None or not 1 <= int(text) <= MAX_LIMIT:
+        raise InvalidInput(f"must be a number from 1 to {MAX_LIMIT}", field="limit")
+    return int(text)
+
+
+def read_id_cursor(query: Mapping[str, str]) -> UUID | None:
+    """Return the id after which the page begins; None for the first page."""
+    raw = _read_cursor(query, _ID_BYTES)
+    return UUID(bytes=raw) if raw is not None else None
+
+
+def read_seq_cursor(query: Mapping[str, str]) -> int:
+    """Return the seq after which the page begins; 0 for the first page."""
+    raw = _read_cursor(query, _SEQ_BYTES)
+    seq = int.from_bytes(raw, signed=True) if raw is not None else 0
+    if seq < 0:
+        raise _bad_cursor()
+    return seq
+
+
+def _read_cursor(query: Mapping[str, str], size: int) -> bytes | None:
+    text = query.get("cursor")
+    if text is None:
+        return None
+    try:
+        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except (binascii.Error, ValueError):  # ValueError: not ASCII
+        raise _bad_cursor() from None
+    if len(raw) != size or _encode(raw) != text:
+        raise _bad_cursor()
+    return raw
+
+
+def _bad_cursor() -> InvalidInput:
+    return InvalidInput("is not a next_cursor of this list", field="cursor")
+
+
+def _encode(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def cursor_of(key: UUID | int) -> str:
+    """Return the cursor of the row with that id or seq."""
+    return _encode(key.bytes if isinstance(key, UUID) else key.to_bytes(_SEQ_BYTES, signed=True))
+
+
+def page_to_json(
+    rows: Sequence[T], limit: int, to_json: Callable[[T], JsonObject], key: Callable[[T], UUID | int]
+) -> JsonObject:
+    """Return one page of *rows*, of which there is one more than *limit* if there is a next page."""
+    shown = rows[:limit]
+    more = len(rows) > limit
+    return {
+        "data": [to_json(row) for row in shown],
+        "next_cursor": cursor_of(key(shown[-1])) if more else None,
+    }

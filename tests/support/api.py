@@ -1,0 +1,153 @@
+"""The API over a real socket: a server, two tenants, and clients that act as the people in them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from uuid import UUID
+
+import attrs
+import httpx
+import trio
+
+from hango.domain import Role, Session, User, new_id
+from hango.store.accounts import Accounts
+from hango.store.agents import Agents
+from hango.store.pool import Pool
+from hango.store.queue import RunQueue
+from hango.store.runs import Runs
+from hango.store.sessions import Sessions
+from hango.web.app import Stores, WebSettings, create_app
+from hango.web.server import serve
+
+from support.world import World, make_world, sql
+
+SETTINGS = WebSettings(
+    max_body=256 * 1024,
+    max_live_runs=3,
+    providers=frozenset({"fake", "demo"}),
+    tools=frozenset({"get_time", "http_fetch"}),
+)
+
+
+@attrs.frozen
+class Server:
+    """A running server.
+
+    Attributes:
+        stop: set to shut it down; `stopped` is set when it has.
+    """
+
+    url: str
+    draining: trio.Event
+    stop: trio.Event
+    stopped: trio.Event
+
+
+@attrs.frozen
+class Api:
+    """A running server over a populated database.
+
+    Attributes:
+        acme, globex: two tenants that must not see each other.
+        keys: of every user, by user id.
+    """
+
+    server: Server
+    pool: Pool
+    acme: World
+    globex: World
+    keys: dict[UUID, str]
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return self.server.url
+
+    def client(self, user: User | None = None, *, key: str | None = None) -> httpx.AsyncClient:
+        """Make a client that acts as *user*, or with *key*, or without any."""
+        key = self.keys[user.id] if user else key
+        headers = {"Authorization": f"Bearer {key}"} if key is not None else {}
+        return httpx.AsyncClient(base_url=self.url, headers=headers, trust_env=False, timeout=30)
+
+    def as_role(self, role: Role, world: World | None = None) -> httpx.AsyncClient:
+        """Make a client that acts as a tenant's user of that role; the tenant is acme by default."""
+        return self.client((world or self.acme).users[role])
+
+    def head(self, method: str, path: str, *headers: str) -> bytes:
+        """Return the head of a request by acme's member, to be sent on a bare connection."""
+        key = self.keys[self.acme.users[Role.MEMBER].id]
+        lines = [f"{method} {path} HTTP/1.1", "Host: hango", f"Authorization: Bearer {key}", *headers]
+        return "\r\n".join([*lines, "", ""]).encode()
+
+    async def connect(self) -> trio.SocketStream:
+        """Open a bare connection, to say what no client library would."""
+        target = httpx.URL(self.url)
+        return await trio.open_tcp_stream(target.host, target.port or 80)
+
+    async def session(self, role: Role = Role.MEMBER) -> Session:
+        """Open a session of acme, as the user of that role."""
+        return await self.acme.session(role)
+
+    async def count(self, table: str, where: str = "true") -> int:
+        """Count rows."""
+        found = await sql(self.pool, f"select count(*) as n from {table} where {where}")  # noqa: S608  # a test's own words
+        return int(str(found[0]["n"]))
+
+    def worker(self) -> RunQueue:
+        """Stand for a process that executes runs."""
+        return RunQueue(self.pool, new_id(), 90.0, 10)
+
+
+@asynccontextmanager
+async def running(
+    pool: Pool,
+    settings: WebSettings = SETTINGS,
+    *,
+    bind: str = "127.0.0.1:0",
+    graceful: float = 5.0,
+) -> AsyncIterator[Server]:
+    """Run a server; it is shut down at the end, and must come to its own."""
+    draining, stop, stopped = trio.Event(), trio.Event(), trio.Event()
+    app = create_app(stores_of(pool), settings, draining)
+
+    async def web(task_status: trio.TaskStatus[list[str]]) -> None:
+        await serve(app, bind, stop=stop, graceful=graceful, task_status=task_status)
+        stopped.set()
+
+    async with trio.open_nursery() as nursery:
+        (url,) = await nursery.start(web)
+        yield Server(url, draining, stop, stopped)
+        stop.set()
+
+
+@asynccontextmanager
+async def serving(
+    pool: Pool, settings: WebSettings = SETTINGS, *, graceful: float = 5.0
+) -> AsyncIterator[Api]:
+    """Populate a database and serve it."""
+    acme, globex = await make_world(pool, "acme"), await make_world(pool, "globex")
+    users = [*acme.users.values(), *globex.users.values()]
+    keys = {user.id: await _key(pool, user) for user in users}
+    async with running(pool, settings, graceful=graceful) as server:
+        yield Api(server, pool, acme, globex, keys)
+
+
+def stores_of(pool: Pool) -> Stores:
+    """Return all stores over *pool*."""
+    return Stores(Accounts(pool), Agents(pool), Sessions(pool), Runs(pool), pool)
+
+
+async def _key(pool: Pool, user: User) -> str:
+    return (await Accounts(pool).create_key(user.tenant_id, user.id, actor=None)).key
+
+
+def is_problem(response: httpx.Response, status: int, code: str, field: str | None = None) -> bool:
+    """Whether *response* is that error, in the one shape of errors; a wrong one is an assertion."""
+    body = response.json()
+    assert response.headers["content-type"] == "application/problem+json", response.text
+    assert (response.status_code, body["code"], body.get("field")) == (status, code, field), body
+    assert body["status"] == status
+    assert body["title"]
+    assert body["detail"]
+    return True

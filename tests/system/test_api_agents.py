@@ -1,0 +1,191 @@
+"""Agents: written by administrators, read by all of the tenant, checked when they are stored."""
+
+from __future__ import annotations
+
+import pytest
+
+from hango.domain import Role, new_id
+
+from support.api import Api, is_problem
+
+COACH = {"slug": "coach", "provider": "fake", "model": "model-1"}
+
+
+async def test_an_agent_is_stored_with_its_defaults(api: Api) -> None:
+    """Only slug, provider and model are needed; the answer is what is read later."""
+    async with api.as_role(Role.ADMIN) as client:
+        created = await client.post("/v1/agents", json=COACH)
+        read = await client.get(created.headers["location"])
+    assert created.status_code == 201
+    assert read.json() == created.json()
+    agent = read.json()
+    assert agent.pop("id") in created.headers["location"]
+    assert agent.pop("created_at").endswith("Z")
+    assert agent == COACH | {
+        "name": "coach",
+        "system_prompt": "",
+        "tools": [],
+        "guardrails": [],
+        "completion": None,
+        "limits": dict.fromkeys(("max_iterations", "tool_timeout", "run_deadline", "max_tokens")),
+    }
+
+
+async def test_everything_of_an_agent_can_be_said_and_sent_back(api: Api) -> None:
+    """A whole agent is stored as it is, and what was answered is a valid change."""
+    whole = COACH | {
+        "name": "The Coach",
+        "system_prompt": "Be brief.\u2028",
+        "tools": ["http_fetch", "get_time"],
+        "guardrails": [],
+        "completion": None,
+        "limits": {"max_iterations": 5, "tool_timeout": 1.5, "run_deadline": 60, "max_tokens": None},
+    }
+    async with api.as_role(Role.OWNER) as client:
+        created = (await client.post("/v1/agents", json=whole)).json()
+        again = {key: value for key, value in created.items() if key not in ("id", "created_at")}
+        changed = await client.patch(f"/v1/agents/{created['id']}", json=again)
+    assert again == whole
+    assert changed.json() == created
+
+
+async def test_a_change_changes_only_what_it_names(api: Api) -> None:
+    """PATCH replaces the fields it has, limits as a whole, and leaves the rest."""
+    limits = {"max_iterations": 5, "max_tokens": 100}
+    async with api.as_role(Role.ADMIN) as client:
+        agent = (
+            await client.post("/v1/agents", json=COACH | {"tools": ["get_time"], "limits": limits})
+        ).json()
+        named = await client.patch(f"/v1/agents/{agent['id']}", json={"name": "Trainer", "tools": []})
+        limited = await client.patch(f"/v1/agents/{agent['id']}", json={"limits": {"max_tokens": 7}})
+    assert named.status_code == 200
+    assert named.json() == agent | {"name": "Trainer", "tools": []}
+    assert limited.json()["limits"] == agent["limits"] | {"max_iterations": None, "max_tokens": 7}
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"slug": None}, "slug"),
+        ({"slug": ""}, "slug"),
+        ({"slug": "Coach"}, "slug"),
+        ({"slug": "-coach"}, "slug"),
+        ({"slug": "coach\n"}, "slug"),
+        ({"slug": "c" * 64}, "slug"),
+        ({"name": " "}, "name"),
+        ({"name": "n" * 201}, "name"),
+        ({"provider": "openai"}, "provider"),
+        ({"provider": ["fake"]}, "provider"),
+        ({"model": ""}, "model"),
+        ({"model": 4}, "model"),
+        ({"system_prompt": None}, "system_prompt"),
+        ({"tools": "get_time"}, "tools"),
+        ({"tools": ["get_time", "rm"]}, "tools.1"),
+        ({"tools": ["get_time", "get_time"]}, "tools"),
+        ({"tools": [{}]}, "tools.0"),
+        ({"guardrails": ["no_secrets"]}, "guardrails.0"),
+        ({"completion": {"verifier": "all_todos_done"}}, "completion"),
+        ({"completion": "all_todos_done"}, "completion"),
+        ({"limits": []}, "limits"),
+        ({"limits": None}, "limits"),
+        ({"limits": {"max_iterations": 0}}, "limits.max_iterations"),
+        ({"limits": {"max_iterations": 2**31}}, "limits.max_iterations"),
+        ({"limits": {"max_iterations": 1.5}}, "limits.max_iterations"),
+        ({"limits": {"tool_timeout": 0}}, "limits.tool_timeout"),
+        ({"limits": {"run_deadline": "1h"}}, "limits.run_deadline"),
+        ({"limits": {"max_tokens": True}}, "limits.max_tokens"),
+        ({"limits": {"max_cost": 1}}, "limits.max_cost"),
+        ({"color": "blue"}, "color"),
+        ({"id": str(new_id())}, "id"),
+        ({"tenant_id": str(new_id())}, "tenant_id"),
+    ],
+)
+async def test_a_wrong_agent_is_refused_by_its_field(
+    api: Api, change: dict[str, object], field: str
+) -> None:
+    """What an agent names must be registered and its limits sane, at creation and at every change."""
+    async with api.as_role(Role.ADMIN) as client:
+        created = await client.post("/v1/agents", json=COACH | change)
+        changed = await client.patch(f"/v1/agents/{api.acme.agent.id}", json=change)
+        unchanged = await client.get(f"/v1/agents/{api.acme.agent.id}")
+    assert is_problem(created, 422, "invalid", field)
+    assert is_problem(changed, 422, "invalid", field)
+    assert unchanged.json()["slug"] == "helper"
+    assert await api.count("agents", "slug = 'coach'") == 0
+
+
+@pytest.mark.parametrize("field", ["slug", "provider", "model"])
+async def test_what_an_agent_must_have_is_asked_for(api: Api, field: str) -> None:
+    """A missing field is named."""
+    body = {key: value for key, value in COACH.items() if key != field}
+    async with api.as_role(Role.ADMIN) as client:
+        assert is_problem(await client.post("/v1/agents", json=body), 422, "invalid", field)
+
+
+async def test_a_slug_is_taken_once(api: Api) -> None:
+    """A second agent of a slug is a conflict, at creation and by change; tenants do not meet."""
+    async with api.as_role(Role.ADMIN) as client:
+        first = await client.post("/v1/agents", json=COACH)
+        second = await client.post("/v1/agents", json=COACH)
+        moved = await client.patch(f"/v1/agents/{api.acme.agent.id}", json={"slug": "coach"})
+    async with api.as_role(Role.ADMIN, api.globex) as client:
+        elsewhere = await client.post("/v1/agents", json=COACH)
+    assert (first.status_code, elsewhere.status_code) == (201, 201)
+    assert is_problem(second, 409, "already_exists")
+    assert is_problem(moved, 409, "already_exists")
+
+
+@pytest.mark.rule(13)
+async def test_a_member_reads_agents_and_writes_none(api: Api) -> None:
+    """A member gets one 403 for every write, whatever its body, agent or no agent."""
+    known, unknown = f"/v1/agents/{api.acme.agent.id}", f"/v1/agents/{new_id()}"
+    async with api.as_role(Role.MEMBER) as client:
+        refused = [
+            await client.post("/v1/agents", json=COACH),
+            await client.post("/v1/agents", content=b"{"),
+            await client.patch(known, json={"name": "Mine"}),
+            await client.patch(unknown, json={"name": "Mine"}),
+        ]
+        read = await client.get(known)
+        listed = await client.get("/v1/agents")
+    for response in refused:
+        assert is_problem(response, 403, "forbidden")
+        assert response.content == refused[0].content
+    assert read.json()["name"] == "Helper"
+    assert [agent["id"] for agent in listed.json()["data"]] == [str(api.acme.agent.id)]
+
+
+@pytest.mark.rule(13)
+async def test_another_tenants_agent_is_unknown(api: Api) -> None:
+    """Reading, changing and using another tenant's agent is the 404 of an id that is not (F01)."""
+    foreign, unknown = f"/v1/agents/{api.globex.agent.id}", f"/v1/agents/{new_id()}"
+    async with api.as_role(Role.OWNER) as client:
+        answers = [
+            await client.get(unknown),
+            await client.get(foreign),
+            await client.patch(foreign, json={"name": "Mine"}),
+            await client.patch(foreign, content=b"{"),
+            await client.post("/v1/sessions", json={"agent_id": str(api.globex.agent.id)}),
+            await client.post("/v1/sessions", json={"agent_id": str(new_id())}),
+            await client.post("/v1/sessions", json={"agent_id": "no id"}),
+        ]
+        listed = await client.get("/v1/agents")
+    for response in answers:
+        assert is_problem(response, 404, "not_found")
+        assert response.content == answers[0].content
+    assert str(api.globex.agent.id) not in listed.text
+    assert await api.count("sessions") == 0
+
+
+async def test_every_change_of_an_agent_is_on_record(api: Api) -> None:
+    """Creating and changing write an audit row with who did it; a refusal writes none."""
+    admin = api.acme.users[Role.ADMIN]
+    before = await api.count("audit_events")
+    async with api.client(admin) as client:
+        agent = (await client.post("/v1/agents", json=COACH)).json()
+        await client.patch(f"/v1/agents/{agent['id']}", json={"name": "Trainer"})
+        await client.patch(f"/v1/agents/{agent['id']}", json={"name": ""})
+        await client.post("/v1/agents", json=COACH)
+    assert await api.count("audit_events") == before + 2
+    mine = f"actor_id = '{admin.id}' and target_id = '{agent['id']}'"
+    assert await api.count("audit_events", mine) == 2

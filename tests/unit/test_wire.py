@@ -1,0 +1,263 @@
+"""JSON bodies, ids and pages: what is taken, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from uuid import UUID, uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hango.errors import InvalidInput, NotFound
+from hango.web.page import cursor_of, page_to_json, read_id_cursor, read_limit, read_seq_cursor
+from hango.web.problem import Refused
+from hango.web.wire import Fields, parse_json, read_id
+
+NOT_JSON = [
+    b"",
+    b" ",
+    b"{",
+    b"[1,]",
+    b'{"a":1,}',
+    b"{'a':1}",
+    b'{"a" 1}',
+    b'{"a":1}}',
+    b'{"a":1} x',
+    b"// no\n1",
+    b"01",
+    b"+1",
+    b".5",
+    b"1.",
+    b"0x1",
+    b"nul",
+    b"True",
+    b'"\x01"',
+    b'"tab\tinside"',
+    b'"\\x"',
+    b'"\\u12"',
+    b'"open',
+    b"\xef\xbb\xbf1",  # byte order mark
+    b'"\xff"',
+    b'"\xc0\xaf"',  # overlong
+    b'"\xed\xa0\x80"',  # a surrogate in UTF-8
+    '{"a":1}'.encode("utf-16"),
+    '{"a":1}'.encode("utf-32"),
+    b"NaN",
+    b"[Infinity]",
+    b"-Infinity",
+    b"1e400",
+    b"-1e400",
+    b"9" * 5000,
+    b'{"a":1,"a":1}',
+    b'{"a":{"b":1,"b":2}}',
+    b"[" * 66 + b"]" * 66,
+    b"[" * 100_000,
+    b"[" * 100_000 + b"]" * 100_000,
+    b'{"a":' * 100_000,
+]
+
+
+@pytest.mark.parametrize("body", NOT_JSON, ids=lambda body: repr(body[:20]))
+def test_what_is_not_strict_json_is_refused(body: bytes) -> None:
+    """Everything but unambiguous, finite, bounded UTF-8 JSON is a 400 (F05)."""
+    with pytest.raises(Refused) as refusal:
+        parse_json(body)
+    assert refusal.value.kind.status == 400
+
+
+@pytest.mark.rule(20)
+def test_a_body_is_cleaned_of_what_cannot_be_stored() -> None:
+    """NUL and lone surrogates become U+FFFD, in texts and in keys (F04)."""
+    body = rb'{"a\u0000": ["b\u0000", "\ud800", "\ud83d\ude00"]}'
+    assert parse_json(body) == {
+        "a\N{REPLACEMENT CHARACTER}": [
+            "b\N{REPLACEMENT CHARACTER}",
+            "\N{REPLACEMENT CHARACTER}",
+            "\N{GRINNING FACE}",
+        ]
+    }
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00")),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00")),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@given(json_values)
+def test_sound_json_arrives_as_it_was_sent(value: object) -> None:
+    """What a client sends is what is read, to the last digit and in its order."""
+    read = parse_json(json.dumps(value).encode())
+    assert json.dumps(read) == json.dumps(value)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(body: bytes) -> None:
+    """No body raises anything but a refusal."""
+    with suppress(Refused):
+        parse_json(body)
+
+
+@pytest.mark.parametrize(
+    ("read", "value"),
+    [
+        (lambda fields: fields.text("x"), 5),
+        (lambda fields: fields.text("x"), None),
+        (lambda fields: fields.text("x"), "a" * 201),
+        (lambda fields: fields.word("x"), " \n"),
+        (lambda fields: fields.known("x", ("a",)), "b"),
+        (lambda fields: fields.known("x", ("a",)), ["a"]),
+        (lambda fields: fields.known("x", ()), "a"),
+        (lambda fields: fields.known_list("x", ("a",), ()), "a"),
+        (lambda fields: fields.known_list("x", ("a",), ()), None),
+        (lambda fields: fields.known_list("x", ("a", "b"), ()), ["a", "b", "a"]),
+        (lambda fields: fields.whole("x", 9), 0),
+        (lambda fields: fields.whole("x", 9), 10),
+        (lambda fields: fields.whole("x", 9), 10**4000),
+        (lambda fields: fields.whole("x", 9), True),
+        (lambda fields: fields.whole("x", 9), 1.0),
+        (lambda fields: fields.whole("x", 9), "1"),
+        (lambda fields: fields.seconds("x", 9), 0),
+        (lambda fields: fields.seconds("x", 9), -1),
+        (lambda fields: fields.seconds("x", 9), 9.1),
+        (lambda fields: fields.seconds("x", 9), 10**4000),
+        (lambda fields: fields.seconds("x", 9), False),
+        (lambda fields: fields.seconds("x", 9), "1s"),
+    ],
+)
+def test_a_wrong_value_names_its_field(read: Callable[[Fields], object], value: object) -> None:
+    """A member that is not what is asked for is refused by its path."""
+    with pytest.raises(InvalidInput) as refusal:
+        read(Fields({"x": value}, "limits."))
+    assert refusal.value.field == "limits.x"
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_an_unknown_name_is_named_by_its_place(index: int) -> None:
+    """The first name of a list that is not known is refused by its index."""
+    values: list[object] = ["a", "a"]
+    values[index] = {"not": "a name"}
+    with pytest.raises(InvalidInput) as refusal:
+        Fields({"tools": values}).known_list("tools", ("a",), ())
+    assert refusal.value.field == f"tools.{index}"
+
+
+def test_a_missing_member_is_named() -> None:
+    """A member that must be there and is not is named."""
+    with pytest.raises(InvalidInput, match="is missing") as refusal:
+        Fields({}).text("input")
+    assert refusal.value.field == "input"
+
+
+def test_a_member_nobody_knows_is_refused() -> None:
+    """A misspelled key is an error, not ignored."""
+    fields = Fields({"input": "x", "imput": "y"})
+    fields.text("input")
+    with pytest.raises(InvalidInput, match="not known") as refusal:
+        fields.end()
+    assert refusal.value.field == "imput"
+
+
+@pytest.mark.parametrize("value", [None, [], "x", 3, True])
+def test_a_body_that_is_no_object_is_refused(value: object) -> None:
+    """Only an object is a body."""
+    with pytest.raises(InvalidInput):
+        Fields.of(value)
+
+
+def test_an_id_may_be_in_capitals() -> None:
+    """A canonical id is the same id in capitals (F05)."""
+    assert read_id("0190AB00-0000-7000-8000-0000000000FF").int & 0xFF == 0xFF
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "1",
+        "\x00",
+        "0190ab00-0000-7000-8000-0000000000ff ",
+        "0190ab00-0000-7000-8000-0000000000ff\n",
+        "{0190ab00-0000-7000-8000-0000000000ff}",
+        "urn:uuid:0190ab00-0000-7000-8000-0000000000ff",
+        "0190ab00000070008000000000000000",
+        "0190ab00-0000-7000-8000-0000000000fg",
+        "\N{ARABIC-INDIC DIGIT ZERO}190ab00-0000-7000-8000-0000000000ff",
+    ],
+)
+def test_another_spelling_is_no_id(text: str) -> None:
+    """Anything but the usual spelling names nothing (F05)."""
+    with pytest.raises(NotFound):
+        read_id(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["0", "201", "-1", "1.0", "", " 5", "5 ", "\N{ARABIC-INDIC DIGIT FIVE}", "1_0", "9" * 400, "\x00"],
+)
+def test_a_limit_is_a_number_from_1_to_200(text: str) -> None:
+    """Another limit is refused, naming it."""
+    with pytest.raises(InvalidInput) as refusal:
+        read_limit({"limit": text})
+    assert refusal.value.field == "limit"
+
+
+@given(st.uuids(), st.integers(min_value=0, max_value=2**63 - 1))
+def test_a_cursor_comes_back_as_what_it_was(row_id: UUID, seq: int) -> None:
+    """A cursor is read as the row it was made of."""
+    assert read_id_cursor({"cursor": cursor_of(row_id)}) == row_id
+    assert read_seq_cursor({"cursor": cursor_of(seq)}) == seq
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "\x00",
+        "ü",
+        "AAAA",
+        "=" * 22,
+        "A" * 21 + "B",
+        "A" * 22 + "==",
+        "A" * 23,
+        "A" * 10_000,
+        "-1",
+    ],
+)
+@pytest.mark.parametrize("read", [read_id_cursor, read_seq_cursor])
+def test_a_cursor_that_is_none_is_refused(read: Callable[[dict[str, str]], object], text: str) -> None:
+    """A cursor that was not handed out is refused, naming it (F04)."""
+    with pytest.raises(InvalidInput) as refusal:
+        read({"cursor": text})
+    assert refusal.value.field == "cursor"
+
+
+def test_a_negative_seq_is_no_cursor() -> None:
+    """A cursor cannot point before the first message."""
+    with pytest.raises(InvalidInput):
+        read_seq_cursor({"cursor": cursor_of(-1)})
+
+
+@pytest.mark.parametrize(("rows", "more"), [(0, False), (2, False), (3, True)])
+def test_the_last_page_has_no_cursor(rows: int, more: bool) -> None:  # noqa: FBT001  # a parameter of the test
+    """A next cursor is there exactly when there is a next row."""
+    ids = [uuid4() for _ in range(rows)]
+    page = page_to_json(ids, 2, lambda row: {"id": str(row)}, lambda row: row)
+    assert page["data"] == [{"id": str(row)} for row in ids[:2]]
+    assert page["next_cursor"] == (cursor_of(ids[1]) if more else None)
