@@ -1,0 +1,5 @@
+"""`python -m hango.cli` is `hango`."""
+
+from hango.cli import main
+
+main()

@@ -1,0 +1,173 @@
+"""`hango tenant`, `user`, `key` and `agent create`: what an operator's shell may do without a key.
+
+Each prints what it made, in the shape the API answers; a key's text is shown once, here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+
+import click
+
+from hango import app
+from hango.cli.start import as_json, show, start
+from hango.config import LogLevel
+from hango.domain import JsonObject, Role, User
+from hango.plugins import Plugins
+from hango.store.agents import NewAgent
+from hango.web.app import Stores
+from hango.web.shapes import agent_to_json, time_to_json, user_to_json
+
+# As the database demands it; here, so that the user is told in words.
+_SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+
+
+def _slug(_context: click.Context, _option: click.Parameter, value: str) -> str:
+    if not _SLUG.fullmatch(value):
+        raise click.BadParameter("must be 1 to 63 of a-z, 0-9 and -, not beginning with -")
+    return value
+
+
+def _text(_context: click.Context, _option: click.Parameter, value: str) -> str:
+    if not value.strip():
+        raise click.BadParameter("must not be blank")
+    return value
+
+
+def _address(_context: click.Context, _option: click.Parameter, value: str) -> str:
+    if not re.fullmatch(r"[^@\s]+@[^@\s]+", value):
+        raise click.BadParameter("must be an address such as ada@example.com")
+    return value
+
+
+_tenant = click.option("--tenant", "tenant_slug", required=True, callback=_slug, help="Its slug.")
+_email = click.option("--email", required=True, callback=_address, help="The user's address.")
+
+
+def _create(work: Callable[[Stores], Awaitable[JsonObject]], *, as_json: bool) -> None:
+    show(app.with_stores(start(LogLevel.WARNING), work), as_json=as_json)
+
+
+@click.group()
+def tenant() -> None:
+    """Tenants: the customers of this server."""
+
+
+@tenant.command("create")
+@click.argument("slug", callback=_slug)
+@click.option("--name", default=None, help="For people; the slug if not given.")
+@as_json
+def create_tenant(slug: str, name: str | None, *, as_json: bool) -> None:
+    """Create a tenant."""
+
+    async def work(stores: Stores) -> JsonObject:
+        made = await stores.accounts.create_tenant(slug, name or slug)
+        return {
+            "id": str(made.id),
+            "slug": made.slug,
+            "name": made.name,
+            "created_at": time_to_json(made.created_at),
+        }
+
+    _create(work, as_json=as_json)
+
+
+@click.group()
+def user() -> None:
+    """Users: the people of a tenant."""
+
+
+@user.command("create")
+@_tenant
+@_email
+@click.option(
+    "--role",
+    type=click.Choice([role.value for role in Role]),
+    default=Role.MEMBER.value,
+    show_default=True,
+)
+@as_json
+def create_user(tenant_slug: str, email: str, role: str, *, as_json: bool) -> None:
+    """Create an active user.
+
+    A member acts on what they created, an admin or owner on all of the tenant.
+    """
+
+    async def work(stores: Stores) -> JsonObject:
+        within = await stores.accounts.tenant(tenant_slug)
+        made = await stores.accounts.create_user(within.id, email, Role(role), actor=None)
+        return user_to_json(made)
+
+    _create(work, as_json=as_json)
+
+
+@click.group()
+def key() -> None:
+    """Keys: what a user's programs show to the API."""
+
+
+@key.command("create")
+@_tenant
+@_email
+@as_json
+def create_key(tenant_slug: str, email: str, *, as_json: bool) -> None:
+    """Make a key for a user.
+
+    Its text is shown this once; only a hash of it is stored.
+    """
+
+    async def work(stores: Stores) -> JsonObject:
+        holder: User = await stores.accounts.user((await stores.accounts.tenant(tenant_slug)).id, email)
+        made = await stores.accounts.create_key(holder.tenant_id, holder.id, actor=None)
+        return {"id": str(made.id), "user_id": str(made.user_id), "key": made.key}
+
+    _create(work, as_json=as_json)
+
+
+@click.group()
+def agent() -> None:
+    """Agents: a model, its instructions and its tools."""
+
+
+def _check(plugins: Plugins, provider: str, tools: Sequence[str]) -> None:
+    """Refuse names that nothing here is registered by, as the API does."""
+    if provider not in plugins.providers:
+        known = ", ".join(plugins.providers)
+        raise click.BadParameter(f"{provider!r} is none of {known}", param_hint="--provider")
+    for tool in tools:
+        if tool not in plugins.registry.names():
+            known = ", ".join(plugins.registry.names())
+            raise click.BadParameter(f"{tool!r} is none of {known}", param_hint="--tool")
+
+
+@agent.command("create")
+@_tenant
+@click.option("--slug", required=True, callback=_slug, help="Unique in the tenant.")
+@click.option("--provider", required=True, callback=_text, help="One that is registered.")
+@click.option("--model", required=True, callback=_text, help="As the provider calls it.")
+@click.option("--name", default=None, help="For people; the slug if not given.")
+@click.option("--system-prompt", default="", help="Instructions for the model.")
+@click.option("--tool", "tools", multiple=True, help="A tool it may call; none given: all there are.")
+@as_json
+def create_agent(
+    tenant_slug: str,
+    slug: str,
+    provider: str,
+    model: str,
+    name: str | None,
+    system_prompt: str,
+    tools: tuple[str, ...],
+    *,
+    as_json: bool,
+) -> None:
+    """Store an agent."""
+    settings = start(LogLevel.WARNING)
+    _check(app.load_plugins(settings), provider, tools)
+    new = NewAgent(slug, name or slug, provider, model, system_prompt, tools)
+
+    async def work(stores: Stores) -> JsonObject:
+        within = await stores.accounts.tenant(tenant_slug)
+        return agent_to_json(await stores.agents.create(within.id, new, actor=None))
+
+    show(app.with_stores(settings, work), as_json=as_json)

@@ -1,0 +1,89 @@
+"""The command `hango`: its groups, and the one place where errors become words and an exit code.
+
+One rule: what hango itself raises leaves as one line that says what to do, without a traceback.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from collections.abc import Iterator
+from types import FrameType
+
+import click
+
+from hango.cli.admin import agent, key, tenant, user
+from hango.cli.check import config
+from hango.cli.migrate import migrate
+from hango.cli.run import run
+from hango.cli.serve import dev, serve
+from hango.errors import ConfigError, HangoError, RegistrationError
+
+FAILED, USAGE = 1, 2
+
+_log = logging.getLogger(__name__)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="hango")
+def cli() -> None:
+    """Run AI agents durably: whatever dies, a run goes on from its last finished turn.
+
+    Settings are HANGO_* variables of the environment; `hango config check` lists them.
+    """
+
+
+for _command in (run, dev, serve, migrate, config, tenant, user, key, agent):
+    cli.add_command(_command)
+
+
+def main() -> None:
+    """Run the command line; exits with 1 for a failure and 2 for wrong usage or settings."""
+    signals: list[int] = [signal.SIGINT]
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        # As Ctrl-C, which trio knows how to raise where it does no harm.
+        signals.append(number)
+        signal.raise_signal(signal.SIGINT)
+
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        sys.exit(cli(standalone_mode=False))
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        sys.exit(128 + signals[-1])
+    except Exception as error:  # noqa: BLE001  # the border of the process: it ends here
+        sys.exit(_report(error))
+    except BaseExceptionGroup:  # the same as KeyboardInterrupt, out of a nursery
+        sys.exit(128 + signals[-1])
+
+
+def _report(error: Exception) -> int:
+    """Tell the user what went wrong, each thing once; return the exit code."""
+    leaves = list(_leaves(error))
+    for leaf in leaves:
+        if isinstance(leaf, ConfigError):
+            _say(*leaf.problems)
+        elif isinstance(leaf, HangoError):
+            _say(str(leaf) or type(leaf).__name__)
+        else:
+            _log.critical("a fault of hango itself", exc_info=leaf)
+            _say(f"ended by a fault of its own ({type(leaf).__name__}); the log line above says where")
+    wrong = all(isinstance(leaf, ConfigError | RegistrationError) for leaf in leaves)
+    return USAGE if wrong else FAILED
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def _say(*lines: str) -> None:
+    for line in lines:
+        click.echo(f"hango: {line}", err=True)

@@ -1,0 +1,177 @@
+"""`hango run`: one durable run, executed here by what also executes a server's.
+
+The answer, or the object of ``--json``, is all that goes to standard output; progress, ids and reasons
+go to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+from uuid import UUID
+
+import attrs
+import click
+import trio
+
+from hango import app
+from hango.cli.home import Home, open_agent, open_home
+from hango.cli.progress import open_progress, printable
+from hango.cli.start import as_json, start
+from hango.codec import clean_text
+from hango.config import LogLevel, Settings
+from hango.domain import Run, RunState, Session, TextBlock
+from hango.errors import StoreUnavailable
+from hango.plugins import Plugins
+from hango.web.app import Stores
+from hango.web.shapes import run_to_json
+
+EXIT_CODES = {RunState.SUCCEEDED: 0, RunState.FAILED: 1, RunState.CANCELLED: 3}
+_TITLE = 80  # characters of the prompt that name its session
+_LOOK_EVERY = 0.1  # seconds; a statement on one row by its key
+_PATIENCE = 60.0  # seconds without a database; an executor, too, has given up by then
+
+
+@attrs.frozen
+class Order:
+    """What is to be run; without session a new one is opened, without agent the default's."""
+
+    prompt: str
+    session_id: UUID | None
+    agent: str | None
+
+
+@attrs.frozen
+class Ended:
+    """A run that has ended; *text* is what its last message says, empty if it has none."""
+
+    run: Run
+    text: str
+
+
+def _prompt(_context: click.Context, _argument: click.Parameter, value: str) -> str:
+    text = sys.stdin.buffer.read().decode(errors="replace") if value == "-" else value
+    if not text.strip():
+        raise click.BadParameter("must not be blank")
+    return clean_text(text)
+
+
+@click.command()
+@click.argument("prompt", callback=_prompt)
+@click.option("--session", "session_id", type=click.UUID, help="Go on with this session.")
+@click.option("--agent", metavar="SLUG", help="An agent of the tenant `default`.")
+@as_json
+def run(prompt: str, session_id: UUID | None, agent: str | None, *, as_json: bool) -> None:
+    """Run PROMPT ("-": standard input) and print the answer.
+
+    Without --agent, the agent is one of HANGO_DEFAULT_PROVIDER, else of openai if OPENAI_API_KEY or
+    OPENAI_BASE_URL is set (its model is OPENAI_MODEL), else of the demo.  Without
+    HANGO_DATABASE_URL, the database is hango's own, in HANGO_DATA_DIR.
+
+    Progress and the ids of run, session and trace go to standard error.  --json prints the run as
+    the API does, and its "text".
+
+    Ctrl-C cancels the run and waits for its end; a second one ends at once, and the run is
+    cancelled by whoever next serves the database.
+
+    Exit codes: 0 succeeded, 1 failed, 2 wrong usage or settings, 3 cancelled.
+    """
+    if session_id and agent:
+        raise click.UsageError("a session has its agent already: give --session or --agent")
+    settings = start(LogLevel.WARNING)
+    plugins = app.load_plugins(settings)
+    with app.open_database(settings) as dsn:
+        ended = trio.run(_execute, settings, plugins, dsn, Order(prompt, session_id, agent))
+        _print(ended, as_json=as_json)
+    sys.exit(EXIT_CODES[ended.run.state])
+
+
+def _print(ended: Ended, *, as_json: bool) -> None:
+    if ended.run.error:
+        click.echo(f"hango: failed: {printable(ended.run.error.message)}", err=True)
+    elif ended.run.state is RunState.CANCELLED:
+        click.echo("hango: cancelled", err=True)
+    if as_json:
+        found = {**run_to_json(ended.run), "text": ended.text}
+        click.echo(json.dumps(found, ensure_ascii=False))
+    elif ended.run.state is RunState.SUCCEEDED:
+        click.echo(printable(ended.text) if sys.stdout.isatty() else ended.text)
+
+
+async def _execute(settings: Settings, plugins: Plugins, dsn: str, order: Order) -> Ended:
+    async with app.open_stores(settings, dsn) as stores, trio.open_nursery() as nursery:
+        asked_to_end = trio.Event()
+        await nursery.start(app.watch_signals, asked_to_end)
+        home = await open_home(stores)
+        session = await _session(stores, home, settings, order)
+        prompt = (TextBlock(order.prompt),)
+        created = await stores.runs.create(
+            home.scope, session.id, prompt, max_live=settings.max_queued_runs
+        )
+        for name, value in (("run", created.id), ("session", session.id), ("trace", created.trace_id)):
+            click.echo(f"{name} {value}", err=True)
+        nursery.start_soon(_cancel_when, asked_to_end, stores, home, created.id)
+        ended = await _work_on(settings, plugins, stores, home, created)
+        text = await _text(stores, home, session, ended)
+        nursery.cancel_scope.cancel()
+    return Ended(ended, text)
+
+
+async def _session(stores: Stores, home: Home, settings: Settings, order: Order) -> Session:
+    if order.session_id:
+        return await stores.sessions.get(home.scope, order.session_id)
+    if order.agent:
+        agent = await stores.agents.by_slug(home.tenant.id, order.agent)
+    else:
+        agent = await open_agent(stores, home, settings)
+    return await stores.sessions.create(home.scope, agent.id, " ".join(order.prompt.split())[:_TITLE])
+
+
+async def _work_on(settings: Settings, plugins: Plugins, stores: Stores, home: Home, run: Run) -> Run:
+    """Execute the session's runs, as a server would, until *run* has ended; by whomever."""
+    async with open_progress() as progress, trio.open_nursery() as nursery:
+        drain = trio.Event()
+        pool, only = stores.pool, run.session_id
+        work = partial(app.work, settings, plugins, pool, drain=drain, only=only, events=progress)
+        await nursery.start(work)
+        ended = await _ended(stores, home, run)
+        drain.set()
+    return ended
+
+
+async def _ended(stores: Stores, home: Home, run: Run) -> Run:
+    give_up = trio.current_time() + _PATIENCE
+    while not run.state.terminal:
+        await trio.sleep(_LOOK_EVERY)
+        try:
+            run = await stores.runs.get(home.scope, run.id)
+        except StoreUnavailable:
+            if trio.current_time() > give_up:
+                raise
+        else:
+            give_up = trio.current_time() + _PATIENCE
+    return run
+
+
+async def _cancel_when(asked: trio.Event, stores: Stores, home: Home, run_id: UUID) -> None:
+    await asked.wait()
+    click.echo("hango: cancelling; once more ends at once", err=True)
+    while True:
+        try:
+            await stores.runs.cancel(home.scope, run_id)
+        except StoreUnavailable:
+            await trio.sleep(_LOOK_EVERY)
+        else:
+            return
+
+
+async def _text(stores: Stores, home: Home, session: Session, run: Run) -> str:
+    """Return the text of the run's last message; it is newer than all the session had before."""
+    after = session.last_seq
+    while page := await stores.sessions.messages(home.scope, session.id, after=after):
+        for message in page:
+            if message.id == run.final_message_id:
+                return "\n".join(b.text for b in message.content if isinstance(b, TextBlock))
+        after = page[-1].seq
+    return ""

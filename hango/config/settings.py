@@ -1,0 +1,226 @@
+"""What can be set from the environment: `Settings`, and `load`, which reads them.
+
+One rule: every mistake is reported at once, in words that say what to do, and no secret is in a
+message or a repr.  Each setting is one field: its default, its name, its kind.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+
+import attrs
+from attrs import field
+
+from hango.config.kinds import (
+    API_KEY,
+    BASE_URL,
+    BIND,
+    DATABASE,
+    HOSTS,
+    MODULES,
+    PATH,
+    TEXT,
+    Kind,
+    T,
+    choice,
+    duration,
+    number,
+    show_duration,
+    size,
+)
+from hango.errors import ConfigError
+from hango.store.embedded.folders import default_data_dir
+
+_PREFIX = "HANGO_"
+# An executor stops a tenth of the lease before its end (rule 4 of the design).
+_USABLE_LEASE = 0.9
+
+
+class ProcessRole(StrEnum):
+    """What a process does: answers HTTP, executes runs, or both."""
+
+    ALL = "all"
+    WEB = "web"
+    WORKER = "worker"
+
+
+class LogFormat(StrEnum):
+    """How log lines look: for people, or one JSON object each."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """The least severe log line that is written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def _env(name: str, kind: Kind[T]) -> Mapping[str, object]:
+    """Say which variable sets a field, and how its text is read."""
+    return {"name": name, "kind": kind}
+
+
+@attrs.frozen
+class Settings:
+    """Everything that can be set.  Durations are seconds, sizes are bytes; None means not set.
+
+    Attributes:
+        database_url: a Postgres URL; None is the embedded server, in `data_dir`.
+        run_workers: runs executed at once in this process.
+        provider_timeout: silence of a provider's stream.
+        run_max_reclaims: in a row without progress, before a run fails; 0 is never.
+        default_provider: of `hango run` and `hango dev`; None chooses by the keys that are set.
+        log_level: None is info for a server, and warning for the other commands.
+    """
+
+    database_url: str | None = field(
+        default=None, repr=False, metadata=_env("HANGO_DATABASE_URL", DATABASE)
+    )
+    data_dir: Path = field(factory=default_data_dir, metadata=_env("HANGO_DATA_DIR", PATH))
+    pg_bindir: Path | None = field(default=None, metadata=_env("HANGO_PG_BINDIR", PATH))
+    db_pool_size: int = field(default=10, metadata=_env("HANGO_DB_POOL_SIZE", number(1, 1000)))
+
+    bind: str = field(default="127.0.0.1:8080", metadata=_env("HANGO_BIND", BIND))
+    role: ProcessRole = field(default=ProcessRole.ALL, metadata=_env("HANGO_ROLE", choice(ProcessRole)))
+    max_body: int = field(default=2**20, metadata=_env("HANGO_MAX_BODY", size(2**10, 2**30)))
+
+    max_iterations: int = field(default=20, metadata=_env("HANGO_MAX_ITERATIONS", number(1, 10_000)))
+    tool_timeout: float = field(default=30.0, metadata=_env("HANGO_TOOL_TIMEOUT", duration(0.001)))
+    max_tool_calls: int = field(
+        default=64, metadata=_env("HANGO_MAX_TOOL_CALLS_PER_TURN", number(1, 10_000))
+    )
+    # At least a page: below, the notice that a result was cut would be most of it.
+    tool_result_limit: int = field(
+        default=2**18, metadata=_env("HANGO_TOOL_RESULT_LIMIT", size(2**10, 2**26))
+    )
+    provider_timeout: float = field(
+        default=60.0, metadata=_env("HANGO_PROVIDER_TIMEOUT", duration(0.001))
+    )
+
+    run_deadline: float = field(default=900.0, metadata=_env("HANGO_RUN_DEADLINE", duration(0.001)))
+    run_workers: int = field(default=64, metadata=_env("HANGO_RUN_WORKERS", number(1, 100_000)))
+    max_queued_runs: int = field(
+        default=20, metadata=_env("HANGO_MAX_QUEUED_RUNS_PER_SESSION", number(1, 100_000))
+    )
+    # Below a second, the round trip of a heartbeat is no longer small beside the lease.
+    run_lease_ttl: float = field(default=90.0, metadata=_env("HANGO_RUN_LEASE_TTL", duration(1.0)))
+    run_heartbeat_interval: float = field(metadata=_env("HANGO_RUN_HEARTBEAT_INTERVAL", duration(0.1)))
+    run_reclaim_interval: float = field(
+        default=30.0, metadata=_env("HANGO_RUN_RECLAIM_INTERVAL", duration(0.1))
+    )
+    run_poll_interval: float = field(
+        default=5.0, metadata=_env("HANGO_RUN_POLL_INTERVAL", duration(0.1))
+    )
+    run_max_reclaims: int = field(
+        default=10, metadata=_env("HANGO_RUN_MAX_RECLAIMS", number(0, 1_000_000))
+    )
+    drain_timeout: float = field(default=120.0, metadata=_env("HANGO_DRAIN_TIMEOUT", duration(0.0)))
+    session_idle_timeout: float = field(
+        default=300.0, metadata=_env("HANGO_SESSION_IDLE_TIMEOUT", duration(0.1))
+    )
+
+    http_fetch_allowed_hosts: tuple[str, ...] = field(
+        default=(), metadata=_env("HANGO_HTTP_FETCH_ALLOWED_HOSTS", HOSTS)
+    )
+    plugins: tuple[str, ...] = field(
+        default=(),
+        metadata=_env("HANGO_PLUGINS", MODULES),
+    )
+    default_provider: str | None = field(default=None, metadata=_env("HANGO_DEFAULT_PROVIDER", TEXT))
+    openai_api_key: str | None = field(
+        default=None, repr=False, metadata=_env("OPENAI_API_KEY", API_KEY)
+    )
+    openai_base_url: str | None = field(
+        default=None, repr=False, metadata=_env("OPENAI_BASE_URL", BASE_URL)
+    )
+    openai_model: str | None = field(default=None, metadata=_env("OPENAI_MODEL", TEXT))
+
+    log_format: LogFormat = field(
+        default=LogFormat.TEXT, metadata=_env("HANGO_LOG_FORMAT", choice(LogFormat))
+    )
+    log_level: LogLevel | None = field(default=None, metadata=_env("HANGO_LOG_LEVEL", choice(LogLevel)))
+
+    @run_heartbeat_interval.default
+    def _third_of_lease(self) -> float:
+        return self.run_lease_ttl / 3
+
+    @property
+    def chosen_provider(self) -> str:
+        """The provider of `hango run` and `hango dev`: named, else with a key, else ``demo``."""
+        reachable = self.openai_api_key or self.openai_base_url
+        return self.default_provider or ("openai" if reachable else "demo")
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What will work, but hardly as meant; one sentence each."""
+        found = []
+        if self.drain_timeout < self.provider_timeout + self.tool_timeout:
+            found.append(
+                "HANGO_DRAIN_TIMEOUT is shorter than HANGO_PROVIDER_TIMEOUT and HANGO_TOOL_TIMEOUT"
+                " together: a shutdown may cut turns short, which are then done again"
+            )
+        if self.run_heartbeat_interval > self.run_lease_ttl / 2:
+            found.append(
+                "HANGO_RUN_HEARTBEAT_INTERVAL is over half of HANGO_RUN_LEASE_TTL:"
+                " one failed heartbeat loses every run of the process"
+            )
+        return tuple(found)
+
+
+_FIELDS = {item.metadata["name"]: item for item in attrs.fields(Settings)}
+
+
+def load(environ: Mapping[str, str]) -> Settings:
+    """Read the settings; an empty variable is one that is not set.
+
+    Raises:
+        ConfigError: something cannot be used; every mistake is in it.
+    """
+    values = {}
+    problems = []
+    for name, item in _FIELDS.items():
+        if text := environ.get(name, "").strip():
+            try:
+                values[item.name] = item.metadata["kind"].read(text)
+            except ValueError as error:
+                problems.append(f"{name}: {error}")
+    settings = Settings(**values)
+    problems += [*_contradictions(settings), *_unknown(environ)]
+    if problems:
+        raise ConfigError(tuple(problems))
+    return settings
+
+
+def effective(settings: Settings) -> Mapping[str, str]:
+    """Return every setting as one would write it, by name, secrets hidden; empty if not set."""
+    values = {name: getattr(settings, item.name) for name, item in _FIELDS.items()}
+    return {
+        name: "" if value is None else _FIELDS[name].metadata["kind"].show(value)
+        for name, value in values.items()
+    }
+
+
+def _contradictions(settings: Settings) -> list[str]:
+    if settings.run_heartbeat_interval < settings.run_lease_ttl * _USABLE_LEASE:
+        return []
+    lease = show_duration(settings.run_lease_ttl)
+    return [f"HANGO_RUN_HEARTBEAT_INTERVAL: must be well below HANGO_RUN_LEASE_TTL, which is {lease}"]
+
+
+def _unknown(environ: Mapping[str, str]) -> list[str]:
+    problems = []
+    known = {name.removeprefix(_PREFIX): name for name in _FIELDS}
+    for name in sorted(set(environ) - set(_FIELDS)):
+        if name.startswith(_PREFIX):
+            close = difflib.get_close_matches(name.removeprefix(_PREFIX), known, n=1)
+            hint = f"; did you mean {known[close[0]]}?" if close else ""
+            problems.append(f"{name}: there is no such setting{hint}")
+    return problems

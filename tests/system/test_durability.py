@@ -1,0 +1,214 @@
+"""Nothing is lost and nothing runs twice, with real processes that are really killed."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from itertools import pairwise
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+
+from hango.domain import Run, RunState
+from hango.store.pool import Pool
+
+from support.processes import Running, started
+from support.world import World, make_world, sql
+
+pytestmark = pytest.mark.rule(8)
+
+_LONGEST = 60.0  # seconds
+_NEVER = "1h"  # an interval that cannot be what made something happen
+
+
+@attrs.frozen
+class Fleet:
+    """Workers of one database, and the journal of what happened in them."""
+
+    world: World
+    database: str
+    journal: Path
+
+    def worker(self, **settings: str) -> AbstractAsyncContextManager[Running]:
+        """Start a process that executes runs."""
+        usual: Mapping[str, str] = {
+            "HANGO_DATABASE_URL": self.database,
+            "HANGO_PLUGINS": "support.durable_plugin",
+            "HANGO_ROLE": "worker",
+            "HANGO_RUN_LEASE_TTL": "2s",
+            "HANGO_RUN_RECLAIM_INTERVAL": "500ms",
+            "DURABLE_JOURNAL": str(self.journal),
+            "PYTHONPATH": str(Path(__file__).parents[1]),
+        }
+        return started("serve", **{**usual, **settings})
+
+    def happened(self) -> Counter[str]:
+        """How often each thing happened."""
+        return Counter(self.journal.read_text().splitlines() if self.journal.exists() else ())
+
+    def let_go(self) -> None:
+        """Let `hold` return from now on."""
+        self.journal.with_suffix(".go").touch()
+
+    async def until(self, runs: Sequence[Run], *states: RunState) -> list[Run]:
+        """Wait, by the doorbell, until every one of *runs* is in one of *states*."""
+        with trio.fail_after(_LONGEST):
+            async with self.world.pool.listen() as rings:
+                while True:
+                    now = {run.id: run for run in await self._all()}
+                    if all(now[run.id].state in states for run in runs):
+                        return [now[run.id] for run in runs]
+                    await anext(rings)
+
+    async def _all(self) -> list[Run]:
+        found: list[Run] = []
+        before = None
+        while page := await self.world.runs.list(self.world.scope(), before=before, limit=200):
+            found += page
+            before = page[-1].id
+        return found
+
+
+@pytest.fixture
+async def fleet(database: str, pool: Pool, tmp_path: Path) -> Fleet:
+    """Have a database whose agent is the scripted one."""
+    return Fleet(await make_world(pool, provider="scripted"), database, tmp_path / "journal")
+
+
+async def stored(world: World, run: Run) -> list[tuple[int, int | None, str]]:
+    """(seq, turn, role) of every message of the run's session."""
+    messages = await world.sessions.messages(world.scope(), run.session_id, limit=200)
+    return [(message.seq, message.turn, message.role) for message in messages]
+
+
+ALL_TURNS = [
+    (1, 0, "user"),
+    (2, 1, "assistant"),
+    (3, 1, "user"),
+    (4, 2, "assistant"),
+    (5, 2, "user"),
+    (6, 3, "assistant"),
+]
+
+
+@pytest.mark.rule(3)
+@pytest.mark.rule(5)
+async def test_a_run_survives_kill_9_in_mid_tool(fleet: Fleet) -> None:
+    """No finished turn is repeated, no stored answer bought again, each message is there once."""
+    run = await fleet.world.run(await fleet.world.session(), "one note hold")
+    async with fleet.worker() as first:
+        await first.line(f"holding {run.id}")
+        assert await stored(fleet.world, run) == ALL_TURNS[:4]
+        first.signal(signal.SIGKILL)
+        await first.ended()
+    fleet.let_go()
+    async with fleet.worker():
+        ended = (await fleet.until([run], RunState.SUCCEEDED))[0]
+    assert (ended.claim_epoch, ended.iterations, ended.resume_turn) == (2, 3, 3)
+    assert await stored(fleet.world, run) == ALL_TURNS
+    happened = fleet.happened()
+    assert happened == {
+        "provider one 1": 1,
+        f"note {run.id} 1": 1,
+        "provider one 2": 1,
+        f"hold {run.id} 2": 2,
+        "provider one 3": 1,
+    }
+
+
+@pytest.mark.rule(5)
+async def test_a_run_whose_lease_lives_is_left_alone_by_a_newcomer(fleet: Fleet) -> None:
+    """A process that starts sweeps at once, and takes nothing from one that is alive."""
+    held = await fleet.world.run(await fleet.world.session(), "one hold")
+    async with fleet.worker(HANGO_RUN_WORKERS="1") as first:
+        await first.line(f"holding {held.id}")
+        other = await fleet.world.run(await fleet.world.session(), "two note")
+        async with fleet.worker():
+            await fleet.until([other], RunState.SUCCEEDED)
+            now = await fleet.world.reload(held)
+            assert (now.state, now.claim_epoch, now.reclaims) == (RunState.RUNNING, 1, 0)
+            fleet.let_go()
+            assert (await fleet.until([held], RunState.SUCCEEDED))[0].claim_epoch == 1
+
+
+@pytest.mark.rule(1)
+@pytest.mark.rule(2)
+async def test_two_processes_never_run_one_session_at_once(fleet: Fleet) -> None:
+    """200 runs over 20 sessions: each executes once, in its session's order, one at a time."""
+    sessions = [await fleet.world.session() for _ in range(20)]
+    runs = [
+        await fleet.world.run(session, f"run-{number}-{session.id} note")
+        for number in range(10)
+        for session in sessions
+    ]
+    async with fleet.worker(), fleet.worker():
+        ended = await fleet.until(runs, RunState.SUCCEEDED)
+    assert {run.claim_epoch for run in ended} == {1}
+    assert len({run.last_owner_id for run in ended}) == 2
+    assert set(fleet.happened().values()) == {1}
+    assert len(fleet.happened()) == 3 * len(runs)
+    for session in sessions:
+        line = sorted(
+            (run for run in ended if run.session_id == session.id), key=lambda run: run.session_seq
+        )
+        for one, after in pairwise(line):
+            assert one.finished_at is not None
+            assert after.started_at is not None
+            assert one.finished_at <= after.started_at
+        assert [seq for seq, _, _ in await stored(fleet.world, line[0])] == list(range(1, 41))
+
+
+@pytest.mark.rule(6)
+async def test_sigterm_hands_a_run_over_at_its_boundary(fleet: Fleet) -> None:
+    """The turn under way is finished, the run released, and the doorbell brings a peer."""
+    run = await fleet.world.run(await fleet.world.session(), "one hold note")
+    slow = {
+        "HANGO_RUN_POLL_INTERVAL": _NEVER,
+        "HANGO_RUN_RECLAIM_INTERVAL": _NEVER,
+        "HANGO_RUN_LEASE_TTL": "1m",
+    }
+    async with fleet.worker(**slow, HANGO_RUN_WORKERS="1") as first:
+        await first.line(f"holding {run.id}")
+        async with fleet.worker(**slow) as second:
+            other = await fleet.world.run(await fleet.world.session(), "two note")
+            await fleet.until([other], RunState.SUCCEEDED)
+            first.signal(signal.SIGTERM)
+            fleet.let_go()
+            ended = (await fleet.until([run], RunState.SUCCEEDED))[0]
+            assert await first.ended() == 0
+            second.signal(signal.SIGTERM)
+            assert await second.ended() == 0
+    assert (ended.claim_epoch, ended.reclaims) == (2, 0)
+    assert await stored(fleet.world, run) == ALL_TURNS
+    assert set(fleet.happened().values()) == {1}
+
+
+@pytest.mark.rule(26)
+async def test_what_is_stored_is_consistent_after_many_kills(fleet: Fleet) -> None:
+    """Workers are killed one after the other while 40 runs go through; the invariants hold."""
+    sessions = [await fleet.world.session() for _ in range(8)]
+    runs = [
+        await fleet.world.run(session, f"run-{number}-{session.id} note note note")
+        for number in range(5)
+        for session in sessions
+    ]
+    for _ in range(4):
+        async with fleet.worker() as worker:
+            for _ in range(10):
+                await worker.line("noted")
+            worker.signal(signal.SIGKILL)
+            await worker.ended()
+    async with fleet.worker():
+        ended = await fleet.until(runs, RunState.SUCCEEDED, RunState.FAILED)
+    assert {run.state for run in ended} == {RunState.SUCCEEDED}
+    gaps = await sql(
+        fleet.world.pool,
+        "select session_id from messages group by session_id having max(seq) <> count(*)",
+    )
+    assert list(gaps) == []
+    messages = await sql(fleet.world.pool, "select run_id, count(*) as n from messages group by run_id")
+    assert {row["n"] for row in messages} == {1 + 3 * 2 + 1}
