@@ -16,7 +16,7 @@ PROMPT ?= What time is it in Tokyo and in Berlin?
 override PROMPT := $(value PROMPT)
 export PROMPT
 
-.PHONY: run test lint fmt types dev rules help
+.PHONY: run test test-peers lint fmt types dev rules help
 
 run: $(BIN)/hango ## Run one prompt and print the answer (PROMPT="…")
 	@$(BIN)/hango run "$$PROMPT"
@@ -26,6 +26,9 @@ dev: $(BIN)/hango ## Serve on this machine and print a key and a call to try
 
 test: $(BIN)/hango ## Run the tests (ARGS="-k name" chooses)
 	@$(BIN)/python -m pytest $(ARGS)
+
+test-peers: $(BIN)/hango .venv-peers/.ready ## Run against servers that others wrote; nothing may be skipped
+	@HANGO_TEST_PEERS="$(CURDIR)/.venv-peers/bin" $(BIN)/python -m pytest tests/peers $(ARGS)
 
 lint: $(BIN)/hango ## Check style, format, types and who imports whom
 	@$(BIN)/ruff check
@@ -44,7 +47,7 @@ rules: $(BIN)/hango ## List the rules of the design and the tests that prove eac
 	@$(BIN)/python -m pytest --rules --quiet
 
 help: ## List the targets
-	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
 
 # pip installs hango itself last, so the command exists only when all it needs does.
 $(BIN)/hango: pyproject.toml constraints.txt
@@ -57,3 +60,9 @@ $(BIN)/hango: pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $@
 	@echo 'make: .venv is ready' >&2
+
+.venv-peers/.ready: tests/peers/requirements.txt
+	@echo 'make: installing the peers into .venv-peers' >&2
+	@"$(PYTHON)" -m venv --clear .venv-peers
+	@.venv-peers/bin/python -m pip install -qq --disable-pip-version-check -r $<
+	@touch $@

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import signal
 import tempfile
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -26,6 +27,7 @@ from hango.store.migrations import migrate
 
 if TYPE_CHECKING:
     from hango.store.pool import Pool
+
     from support.world import World
 
 pytest_plugins = ("rules_plugin",)
@@ -38,6 +40,9 @@ _FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 def server() -> Iterator[str]:
     """Have a Postgres for the session; yields a superuser's URL of its maintenance database."""
     with contextlib.ExitStack() as stack:
+        # told to end, as by a time limit, the tests end as by Ctrl-C: and stop their server
+        former = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        stack.callback(signal.signal, signal.SIGTERM, former)
         url = os.environ.get("HANGO_TEST_DATABASE_URL")
         yield url or _with_database(stack.enter_context(_own_server()), "postgres")
 

@@ -77,7 +77,7 @@ class MemoryTranscript:
         new, known = list(messages), {message.id for message in self._messages}
         if known.issuperset(message.id for message in new):
             return
-        keys = {(m.run_id, m.turn, m.role) for m in self._messages if m.run_id is not None}
+        keys: set[object] = {(m.run_id, m.turn, m.role) for m in self._messages if m.run_id is not None}
         for message in new:
             key = (message.run_id, message.turn, message.role)
             if key in keys or message.id in known or (message.run_id is None) != (message.turn is None):

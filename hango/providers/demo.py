@@ -1,0 +1,138 @@
+"""The demo model: no model at all, but rules, so that hango can be tried without a key or a network.
+
+One rule: the same request gives the same answer.  It knows three things: a prompt that names cities
+of the IANA time zone list makes it call ``get_time`` for each, one with URLs ``http_fetch`` for each,
+if the agent has these tools; and results are retold.  To everything else it says what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager
+
+import attrs
+import trio
+
+from hango.codec import cut_text, dump_json
+from hango.domain import (
+    BlockStart,
+    BlockStop,
+    InputDelta,
+    ProviderEvent,
+    ProviderRequest,
+    Stop,
+    StopReason,
+    TextBlock,
+    TextDelta,
+    ToolResultBlock,
+    ToolUseBlock,
+    Usage,
+    UsageUpdate,
+)
+from hango.providers.call_ids import CallIds
+from hango.providers.places import find_urls, find_zones
+
+INTRODUCTION = (
+    "I am the demo model of hango: rules, no intelligence, and nothing leaves this machine. "
+    "Name cities and I tell their time, give me a URL and I fetch it, if my agent has the tools."
+)
+MAX_RETOLD = 2000  # bytes of one result
+_PIECE = 12  # characters of a delta: small, so that streaming shows
+_TOKEN = 4  # characters of a token: the usual rule of thumb for English
+
+
+@attrs.frozen
+class DemoProvider:
+    """The model of rules; see the module."""
+
+    name: str = "demo"
+
+    @asynccontextmanager
+    async def stream(self, request: ProviderRequest) -> AsyncIterator[AsyncIterator[ProviderEvent]]:
+        """Ask for one answer; see `hango.agent.ports.Provider`.  Never fails."""
+        async with aclosing(_play(request)) as events:
+            yield events
+
+
+async def _play(request: ProviderRequest) -> AsyncGenerator[ProviderEvent, None]:
+    for event in _answer(request):
+        await trio.lowlevel.checkpoint()
+        yield event
+
+
+def _answer(request: ProviderRequest) -> Iterator[ProviderEvent]:
+    calls = _calls(request)
+    said = "".join(dump_json(call.input) for call in calls)
+    if calls:
+        for index, call in enumerate(calls):
+            yield from _call_events(index, call)
+    else:
+        said = _retell(request) or INTRODUCTION
+        yield from _text_events(said)
+    yield UsageUpdate(Usage(input_tokens=_tokens(_sent(request)), output_tokens=_tokens(said)))
+    yield Stop(StopReason.TOOL_USE if calls else StopReason.END_TURN)
+
+
+def _calls(request: ProviderRequest) -> list[ToolUseBlock]:
+    """Return what the last prompt asks for: times first, then pages; may be empty."""
+    prompt = _prompt(request)
+    offered = {tool.name for tool in request.tools}
+    zones = find_zones(prompt) if "get_time" in offered else []
+    urls = find_urls(prompt) if "http_fetch" in offered else []
+    ids = CallIds(request)
+    times = [ToolUseBlock(ids.give(), "get_time", {"timezone": zone}) for zone in zones]
+    return times + [ToolUseBlock(ids.give(), "http_fetch", {"url": url}) for url in urls]
+
+
+def _prompt(request: ProviderRequest) -> str:
+    """Return the text of the last message: a prompt, also where results stand before it."""
+    blocks = request.messages[-1].content if request.messages else ()
+    return "\n".join(block.text for block in blocks if isinstance(block, TextBlock))
+
+
+def _retell(request: ProviderRequest) -> str:
+    """Tell the results of the last message, a line each, in their order; empty if it holds none."""
+    asked = {
+        block.id: block
+        for message in request.messages
+        for block in message.content
+        if isinstance(block, ToolUseBlock)
+    }
+    results = request.messages[-1].content if request.messages and not _prompt(request) else ()
+    return "\n".join(
+        _line(asked.get(block.tool_use_id), block)
+        for block in results
+        if isinstance(block, ToolResultBlock)
+    )
+
+
+def _line(call: ToolUseBlock | None, result: ToolResultBlock) -> str:
+    said = cut_text(result.content.strip(), MAX_RETOLD)
+    subject = ", ".join(map(str, call.input.values())) if call else "a tool"
+    return f"{subject}: that did not work: {said}" if result.is_error else f"{subject}: {said}"
+
+
+def _text_events(text: str) -> Iterator[ProviderEvent]:
+    yield BlockStart(0, TextBlock(""))
+    yield from (TextDelta(0, piece) for piece in _pieces(text))
+    yield BlockStop(0)
+
+
+def _call_events(index: int, call: ToolUseBlock) -> Iterator[ProviderEvent]:
+    yield BlockStart(index, attrs.evolve(call, input={}))
+    yield from (InputDelta(index, piece) for piece in _pieces(dump_json(call.input)))
+    yield BlockStop(index)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    return (text[start : start + _PIECE] for start in range(0, len(text), _PIECE))
+
+
+def _sent(request: ProviderRequest) -> str:
+    """Return all that was sent, roughly, for counting."""
+    blocks = [block for message in request.messages for block in message.content]
+    return request.system + "".join(map(str, (*request.tools, *blocks)))
+
+
+def _tokens(text: str) -> int:
+    return -(-len(text) // _TOKEN)

@@ -1,0 +1,177 @@
+"""What a provider's error answer means: pure, and the same for every provider.
+
+One rule: an error says what the provider said (its code, its own sentence, bounded) and whether the
+very same request may succeed later; it never holds a key.  Error bodies are the work of servers,
+gateways and proxies in front of each other, so nothing about their shape is taken for granted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
+
+import attrs
+
+from hango.codec import cut_text
+from hango.errors import ContextExceeded, ProviderError
+
+MAX_MESSAGE = 600  # bytes of the provider's own sentence; it ends up on the run, for people
+
+_RETRYABLE = frozenset(  # beside every 5xx, 529 ("overloaded") among them
+    {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS}
+)
+_RETRYABLE_NAMES = re.compile(
+    r"overloaded|rate_?limit|too_many_requests|timeout|unavailable|resource_exhausted"
+    r"|(server|api|internal)_error|capacity|insufficient_system_resource",
+    re.IGNORECASE,
+)
+# Comes as 429, but no wait helps: https://platform.openai.com/docs/guides/error-codes
+_FINAL_NAMES = re.compile(r"insufficient_quota|billing", re.IGNORECASE)
+# OpenAI, llama.cpp, vLLM, Anthropic behind a gateway, Mistral: few send a code, most only a sentence
+_TOO_LONG = re.compile(
+    r"context_length_exceeded|exceed_context_size|maximum context length|context window"
+    r"|available context size|prompt is too long|input is too long|max_model_len",
+    re.IGNORECASE,
+)
+_TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+_BEARER = re.compile(r"(bearer\s+)\S+", re.IGNORECASE)
+
+
+@attrs.frozen
+class Failure:
+    """An error answer as far as it could be read.
+
+    Attributes:
+        message: the provider's own sentence, may be empty.
+        code: its short name for the error, may be empty.
+        status: the HTTP status it has or stands for; 0 when unknown.
+    """
+
+    message: str
+    code: str = ""
+    status: int = 0
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same request may succeed later."""
+        if _FINAL_NAMES.search(self.code):
+            return False
+        if self.status:
+            return self.status in _RETRYABLE or self.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        return bool(_RETRYABLE_NAMES.search(self.code))
+
+    @property
+    def too_long(self) -> bool:
+        """Whether it says that the conversation does not fit the model's window."""
+        return self.status != HTTPStatus.TOO_MANY_REQUESTS and bool(
+            _TOO_LONG.search(f"{self.code} {self.message}")
+        )
+
+
+def in_band(value: Mapping[str, object]) -> Failure | None:
+    """Return the failure an event of a stream that began well stands for, None if it is no error.
+
+    Seen: ``{"error": {...}}`` beside choices or alone, ``{"error": "text"}``, and vLLM's bare
+    ``{"object": "error", "message": ...}``.
+    """
+    if value.get("error") or value.get("object") == "error":
+        return _from_json(value, 0)
+    return None
+
+
+def from_body(status: int, body: bytes) -> Failure:
+    """Read the body of an error answer: JSON of any shape, HTML, text or nothing.
+
+    Args:
+        status: HTTP status, 0 for an error that came inside a stream.
+        body: bounded.
+    """
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return Failure(_plain(body.decode(errors="replace")), "", status)
+    if isinstance(value, list) and value:  # Google's gateways wrap it in a list
+        value = value[0]
+    return (
+        _from_json(value, status) if isinstance(value, dict) else Failure(_written(value), "", status)
+    )
+
+
+def to_error(
+    failure: Failure,
+    *,
+    provider: str,
+    secret: str = "",
+    should_retry: str = "",
+    retry_after: float | None = None,
+) -> ProviderError:
+    """Make the error to raise.
+
+    Args:
+        failure: what was read.
+        provider: name of the provider, for people.
+        secret: the key; servers echo it in their complaints, so it is struck out.
+        should_retry: the ``x-should-retry`` header; "true" or "false" overrules all else.
+        retry_after: seconds, already bounded.
+    """
+    said = cut_text(_strike(failure.message, secret), MAX_MESSAGE)
+    code = _strike(failure.code, secret) or (
+        str(failure.status) if failure.status else "provider_error"
+    )
+    where = f"{provider} answered {failure.status}" if failure.status else f"{provider} failed"
+    label = f"{where} ({code})" if code != str(failure.status) else where
+    message = f"{label}: {said}" if said else label
+    if failure.too_long:
+        return ContextExceeded(message, code=code)
+    retryable = {"true": True, "false": False}.get(should_retry.strip().lower(), failure.retryable)
+    return ProviderError(message, code=code, retryable=retryable, retry_after=retry_after)
+
+
+def _from_json(value: Mapping[str, object], status: int) -> Failure:
+    """Read an error object: the value of its "error", or itself."""
+    error = value.get("error") or value
+    if not isinstance(error, Mapping):
+        return Failure(_written(error), "", status)
+    codes = [error.get(key) for key in ("code", "type", "status")]
+    numbers = [code for item in (*codes, error.get("status_code")) if (code := _status(item))]
+    names = [item for item in codes if isinstance(item, str) and not _status(item)]
+    said = next((text for key in ("message", "detail") if (text := error.get(key))), "")
+    message = said if isinstance(said, str) else json.dumps(said)
+    return Failure(
+        message, next(filter(None, map(plain_name, names)), ""), status or max(numbers, default=0)
+    )
+
+
+def _written(value: object) -> str:
+    """Write what stands where a sentence should; a text is itself."""
+    try:
+        return value if isinstance(value, str) else json.dumps(value)
+    except RecursionError:
+        return ""
+
+
+def _status(value: object) -> int:
+    """Return *value* as an HTTP status of an error, 0 if it is none."""
+    text = str(value)
+    return int(text) if re.fullmatch(r"[45]\d\d", text, re.ASCII) else 0
+
+
+def plain_name(text: str) -> str:
+    """Reduce a provider's error name to what a label may hold; "error" alone says nothing."""
+    name = re.sub(r"[^\w.-]+", "_", text, flags=re.ASCII).strip("_")[:64]
+    return "" if name == "error" else name
+
+
+def _plain(text: str) -> str:
+    """Make one line of a body that is not JSON; of an HTML page, its title."""
+    if text.lstrip().startswith("<"):
+        title = _TITLE.search(text)
+        text = f"an HTML page: {title[1]}" if title else "an HTML page"
+    return " ".join(text.split())
+
+
+def _strike(text: str, secret: str) -> str:
+    text = text.replace(secret, "[key]") if secret else text
+    return _BEARER.sub(r"\1[key]", text)

@@ -1,0 +1,205 @@
+"""One chat completion, chunk by chunk: pure, from parsed JSON to events.
+
+One rule: what arrived decides, never the label on it.  A complete tool call makes the turn go on
+whatever ``finish_reason`` says, unless that is a length, a refusal or an error.  Unknown things are
+passed over; a chunk of any shape raises nothing but a `ProviderError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
+
+from hango.codec import clean_json
+from hango.domain import (
+    Block,
+    BlockStart,
+    BlockStop,
+    JsonObject,
+    OpaqueBlock,
+    ProviderEvent,
+    Stop,
+    StopReason,
+    TextBlock,
+    TextDelta,
+    ThinkingBlock,
+    ThinkingDelta,
+    UsageUpdate,
+)
+from hango.errors import InvalidInput, UnsupportedStop
+from hango.providers import failures
+from hango.providers.call_ids import CallIds
+from hango.providers.openai.calls import Calls
+from hango.providers.openai.text import Joiner
+from hango.providers.openai.thoughts import Thoughts
+from hango.providers.openai.usage import read_usage
+
+# Places of the blocks.  A chat completion has one text and one reasoning, so their order is given.
+THINKING, TEXT, FIRST_CALL = 0, 1, 2
+
+# Lower-case labels as servers send them.  The first of each row is OpenAI's; the others are of Mistral,
+# TGI, Together, DeepSeek, mlx-lm, and of gateways that pass on Anthropic's.
+_ENDS = ("stop", "eos", "eos_token", "end_turn", "")
+_ASKS = ("tool_calls", "tool_call", "function_call", "tool_use")
+_STOPS: Mapping[str, StopReason] = {
+    **dict.fromkeys(_ENDS, StopReason.END_TURN),
+    **dict.fromkeys(_ASKS, StopReason.TOOL_USE),
+    "stop_sequence": StopReason.STOP_SEQUENCE,
+    "pause_turn": StopReason.PAUSE_TURN,
+    "model_context_window_exceeded": StopReason.CONTEXT_EXCEEDED,
+}
+_GRAVE: Mapping[str, StopReason] = {
+    **dict.fromkeys(("length", "max_tokens", "model_length"), StopReason.MAX_TOKENS),
+    **dict.fromkeys(("content_filter", "refusal"), StopReason.REFUSAL),
+}
+_FAILED = frozenset({"error", "insufficient_system_resource", "abort"})
+
+
+@attrs.define
+class ChatAnswer:
+    """The answer as it comes in.
+
+    Attributes:
+        provider: name that opaque blocks carry.
+    """
+
+    _provider: str
+    _ids: CallIds
+    _calls: Calls = attrs.field(init=False)
+    _thoughts: Thoughts = attrs.field(factory=Thoughts)
+    _joiners: dict[int, Joiner] = attrs.field(factory=dict)
+    _label: str = ""
+    _refused: bool = False
+
+    @_calls.default
+    def _no_calls(self) -> Calls:
+        return Calls(self._ids, FIRST_CALL)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the server said that the answer is over; its usage may still come."""
+        return bool(self._label)
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything of it has come."""
+        return bool(self._joiners or self._calls.begun)
+
+    def push(self, chunk: JsonObject) -> Iterator[ProviderEvent]:
+        """Take one chunk, or a whole ``chat.completion``; yields what it adds, may be nothing."""
+        for choice in _objects(chunk.get("choices")):
+            if not choice.get("index"):
+                yield from self._choice(choice)
+        if usage := read_usage(chunk):
+            yield UsageUpdate(usage)
+
+    def finish(self) -> Iterator[ProviderEvent]:
+        """End the answer; the last event is its `Stop`.
+
+        Raises:
+            UnsupportedStop: it stopped for a reason hango does not know, and asks for no tool.
+            ProviderError: the server says that it failed.
+        """
+        for block, joiner in sorted(self._joiners.items()):
+            if rest := joiner.finish():
+                yield _delta(block, rest)
+        yield from self._calls.finish()
+        stop = self._stop()
+        blocks = [*sorted(self._joiners), *(slot.block for slot in self._calls.told())]
+        if raw := self._to_send_back():
+            blocks.append(max(blocks, default=-1) + 1)
+            yield BlockStart(blocks[-1], OpaqueBlock(self._provider, raw))
+        yield from map(BlockStop, blocks)
+        yield Stop(stop)
+
+    def _choice(self, choice: JsonObject) -> Iterator[ProviderEvent]:
+        delta = choice.get("delta") or choice.get("message")
+        if isinstance(delta, dict):
+            yield from self._delta(delta)
+        label = choice.get("finish_reason")
+        # A repeated label replaces the first, but nothing makes a cut answer a whole one
+        if isinstance(label, str) and label and self._label not in _GRAVE:
+            self._label = label.lower()
+
+    def _delta(self, delta: JsonObject) -> Iterator[ProviderEvent]:
+        text, thought = _parts(delta.get("content"))
+        yield from self._say(THINKING, self._thoughts.push(delta) + thought)
+        yield from self._say(TEXT, text)
+        if isinstance(refusal := delta.get("refusal"), str) and refusal:
+            self._refused = True
+            yield from self._say(TEXT, refusal)
+        for value in _objects(delta.get("tool_calls")):
+            yield from self._calls.push(value)
+        if isinstance(function := delta.get("function_call"), dict):  # what calls were before 2024
+            yield from self._calls.push({"index": 0, "function": function})
+
+    def _say(self, block: int, piece: str) -> Iterator[ProviderEvent]:
+        if not piece:
+            return
+        if block not in self._joiners:
+            self._joiners[block] = Joiner()
+            empty: Block = ThinkingBlock("") if block == THINKING else TextBlock("")
+            yield BlockStart(block, empty)
+        if text := self._joiners[block].push(piece):
+            yield _delta(block, text)
+
+    def _stop(self) -> StopReason:
+        label, calls = self._label, self._calls.told()
+        if label in _FAILED:
+            failure = failures.Failure(f"the answer ended with finish_reason {label}", label)
+            raise failures.to_error(failure, provider=self._provider)
+        if label in _GRAVE or self._refused:
+            return _GRAVE.get(label, StopReason.REFUSAL)
+        if calls and (label in _STOPS or any(slot.complete or not slot.text.strip() for slot in calls)):
+            return StopReason.TOOL_USE
+        if label in _STOPS:
+            return _STOPS[label]
+        name = failures.plain_name(label) or "unknown"
+        raise UnsupportedStop(
+            f"{self._provider} stopped for a reason hango does not know: {name}", code=name
+        )
+
+    def _to_send_back(self) -> JsonObject:
+        """Return what the server wants back with this answer, empty for nothing; `request` reads it."""
+        found = {
+            "calls": {slot.id: slot.extra for slot in self._calls.told() if slot.extra},
+            "message": self._thoughts.to_send_back(),
+        }
+        return _storable({key: value for key, value in found.items() if value})
+
+
+def _delta(block: int, text: str) -> ProviderEvent:
+    return ThinkingDelta(block, text) if block == THINKING else TextDelta(block, text)
+
+
+def _parts(content: object) -> tuple[str, str]:
+    """Return text and reasoning of a content: a text, or (Mistral) a list of parts of either kind."""
+    if isinstance(content, str):
+        return content, ""
+    parts = _objects(content)
+    thoughts = [thought for part in parts for thought in _objects(part.get("thinking"))]
+    return _texts(parts), _texts(thoughts)
+
+
+def _objects(value: object) -> list[JsonObject]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _texts(parts: Sequence[JsonObject]) -> str:
+    return "".join(text for part in parts if isinstance(text := part.get("text"), str))
+
+
+def _storable(value: JsonObject) -> JsonObject:
+    """Return *value* if it can be kept and sent back, else nothing.
+
+    It is wrapped first: in the database and in a request it lies deeper than here.
+    """
+    wrapped: object = value
+    for _ in range(8):
+        wrapped = [wrapped]
+    try:
+        clean_json(wrapped)
+    except InvalidInput:
+        return {}
+    return value

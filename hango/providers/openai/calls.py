@@ -1,0 +1,193 @@
+"""Which fragment belongs to which tool call: the part of a stream that servers agree on least.
+
+One rule: a fragment is placed by what it says (index, id, name), never by trust in one of them.  Pure;
+for `answer` only.  Seen in the wild: no index at all, every index 0, an index that starts at 1, no id,
+an id on every fragment, one id for all calls, a name repeated, arguments as an object.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from hango.domain import BlockStart, InputDelta, JsonObject, ProviderEvent, ToolUseBlock
+from hango.providers.call_ids import CallIds
+from hango.providers.openai.text import Joiner
+
+MAX_INDEX = 10_000  # an index beyond it is not believed
+# What must come back with its call, or the next request is refused: signatures of thought, from Gemini
+# (https://ai.google.dev/gemini-api/docs/thought-signatures) and from Gemini behind LiteLLM.
+RETURNED = ("extra_content", "provider_specific_fields")
+
+
+@attrs.frozen
+class Fragment:
+    """One element of ``delta.tool_calls``, read without belief; what it lacks is empty or None."""
+
+    index: int | None
+    id: str
+    name: str
+    arguments: str
+    extra: JsonObject
+
+    @classmethod
+    def read(cls, value: JsonObject) -> Fragment:
+        """Read an element; an unusable part counts as absent."""
+        found = value.get("function")
+        function: Mapping[str, object] = found if isinstance(found, dict) else {}
+        extra = {key: value[key] for key in RETURNED if value.get(key) is not None}
+        return cls(
+            index=_index(value.get("index")),
+            id=_text(value.get("id")),
+            name=_text(function.get("name")),
+            arguments=_arguments(function.get("arguments")),
+            extra=extra,
+        )
+
+
+@attrs.define
+class Slot:
+    """One call as far as it has come.
+
+    Attributes:
+        block: its place in the answer.
+        wire_id: the id the server calls it by, which need not be unique.
+        id: the id hango calls it by; empty until the call is told.
+        pending: argument text that came before the name did.
+    """
+
+    block: int
+    wire_id: str = ""
+    id: str = ""
+    name: str = ""
+    text: str = ""
+    pending: str = ""
+    extra: dict[str, object] = attrs.field(factory=dict)
+    joiner: Joiner = attrs.field(factory=Joiner)
+
+    @property
+    def complete(self) -> bool:
+        """Whether its arguments are a whole JSON object; no arguments at all are not."""
+        if not self.text.rstrip().endswith("}"):
+            return False  # cheap, and asked for every fragment of servers that repeat themselves
+        try:
+            return isinstance(json.loads(self.text), dict)
+        except (ValueError, RecursionError):
+            return False
+
+
+@attrs.define
+class Calls:
+    """All calls of one answer.
+
+    Attributes:
+        first_block: the index of the first call's block; the others follow.
+    """
+
+    _ids: CallIds
+    _first_block: int
+    _slots: list[Slot] = attrs.field(factory=list)
+    _by_index: dict[int, Slot] = attrs.field(factory=dict)
+    _by_id: dict[str, Slot] = attrs.field(factory=dict)
+    _last: Slot | None = None
+    _blocks: set[int] = attrs.field(factory=set)
+    _next_block: int = attrs.field(init=False)
+
+    @_next_block.default
+    def _first(self) -> int:
+        return self._first_block
+
+    @property
+    def begun(self) -> bool:
+        """Whether any call has come."""
+        return bool(self._slots)
+
+    def push(self, value: JsonObject) -> Iterator[ProviderEvent]:
+        """Take one element of ``delta.tool_calls``; yields what becomes known by it."""
+        fragment = Fragment.read(value)
+        slot = self._place(fragment)
+        slot.wire_id = slot.wire_id or fragment.id
+        slot.extra.update(fragment.extra)
+        if fragment.name and not slot.name:
+            slot.name = fragment.name
+        yield from self._grow(slot, slot.joiner.push(fragment.arguments))
+
+    def finish(self) -> Iterator[ProviderEvent]:
+        """Tell the calls that never got a name: the model is answered that there is no such tool."""
+        for slot in self._slots:
+            if not slot.id and (slot.wire_id or slot.pending):
+                yield from self._begin(slot)
+            if rest := slot.joiner.finish():
+                yield from self._grow(slot, rest)
+
+    def told(self) -> list[Slot]:
+        """Return the calls that are part of the answer, in order."""
+        return sorted((slot for slot in self._slots if slot.id), key=lambda slot: slot.block)
+
+    def _grow(self, slot: Slot, text: str) -> Iterator[ProviderEvent]:
+        slot.text += text
+        slot.pending += text
+        if slot.name and not slot.id:
+            yield from self._begin(slot)
+        elif slot.id and text:
+            slot.pending = ""
+            yield InputDelta(slot.block, text)
+
+    def _begin(self, slot: Slot) -> Iterator[ProviderEvent]:
+        slot.id = self._ids.give(slot.wire_id)
+        yield BlockStart(slot.block, ToolUseBlock(slot.id, slot.name))
+        if slot.pending:
+            yield InputDelta(slot.block, slot.pending)
+            slot.pending = ""
+
+    def _place(self, fragment: Fragment) -> Slot:
+        """Find the call *fragment* belongs to, or open one."""
+        slot = self._candidate(fragment)
+        if slot is None or _is_another(slot, fragment):
+            slot = Slot(self._free_block(fragment.index))
+            self._slots.append(slot)
+        if fragment.index is not None:
+            self._by_index[fragment.index] = slot
+        if fragment.id:
+            self._by_id[fragment.id] = slot
+        self._last = slot
+        return slot
+
+    def _candidate(self, fragment: Fragment) -> Slot | None:
+        if fragment.index is not None:
+            return self._by_index.get(fragment.index)
+        return self._by_id.get(fragment.id) if fragment.id else self._last
+
+    def _free_block(self, index: int | None) -> int:
+        """Take a place for a new call: by its index, or after all others."""
+        wanted = self._first_block + index if index is not None else None
+        block = self._next_block if wanted is None or wanted in self._blocks else wanted
+        self._next_block = max(self._next_block, block + 1)
+        self._blocks.add(block)
+        return block
+
+
+def _is_another(slot: Slot, fragment: Fragment) -> bool:
+    """Whether *fragment* opens a call of its own although it was placed at *slot*."""
+    if fragment.id and slot.wire_id and fragment.id != slot.wire_id:
+        return True
+    if not (fragment.name and slot.name):
+        return False  # only a head has a name
+    return fragment.name != slot.name or (slot.complete and bool(fragment.arguments))
+
+
+def _index(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value <= MAX_INDEX else None
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _arguments(value: object) -> str:
+    """Return arguments as text: as they are, or, where a server sends JSON itself, written out."""
+    if value is None or value == {}:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

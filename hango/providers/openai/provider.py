@@ -1,0 +1,204 @@
+"""The Chat Completions API over HTTP, streamed: OpenAI's, and everybody's who speaks it.
+
+One rule: the server is believed as little as it can be.  `answer` makes one sense of its dialects, and
+every way of going wrong is a `ProviderError` that says whether the same request may succeed later.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Self
+
+import attrs
+import httpx
+
+from hango.domain import JsonObject, ProviderEvent, ProviderRequest
+from hango.errors import InvalidInput, ProviderError, ProviderStreamBroken, RegistrationError
+from hango.providers import failures
+from hango.providers.call_ids import CallIds
+from hango.providers.http import Body, Call, open_stream
+from hango.providers.openai.answer import ChatAnswer
+from hango.providers.openai.frames import Frames
+from hango.providers.openai.request import build_request
+from hango.providers.sse import SseEvent
+
+DEFAULT_URL = "https://api.openai.com/v1"
+PATH = "/chat/completions"
+# Seconds without a byte after the answer said it was over.  Only its usage may still come; a server
+# that says neither [DONE] nor good-bye is not waited for as long as a silent model is.
+TAIL_PATIENCE = 5.0
+# OpenAI's reasoning models refuse "max_tokens"; most other servers know nothing else
+# (https://platform.openai.com/docs/api-reference/chat/create).
+_OPENAI_HOSTS = ("api.openai.com", ".openai.azure.com")
+
+
+def _stripped(key: str) -> str:
+    """Drop the line end that a key read from a file brings."""
+    return key.strip()
+
+
+@attrs.frozen
+class OpenAIProvider:
+    """A server that speaks Chat Completions.
+
+    Attributes:
+        base_url: with or without a path: without one, ``/v1`` is meant; with one, it is taken as it is.
+        api_key: empty for a server that wants none.
+        timeout: seconds without a byte after which a stream counts as broken; comments are bytes too.
+        name: what agents choose it by; opaque blocks carry it, so two servers need two names.
+    """
+
+    base_url: str = attrs.field(default=DEFAULT_URL, repr=False)  # may hold a password
+    api_key: str = attrs.field(default="", repr=False, converter=_stripped)
+    timeout: float = 60.0
+    name: str = "openai"
+    tail_patience: float = TAIL_PATIENCE
+    _url: httpx.URL = attrs.field(init=False, repr=False)
+
+    @_url.default
+    def _normalised(self) -> httpx.URL:
+        return chat_url(self.base_url)
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse a key that no header can carry; without quoting it."""
+        if not (self.api_key.isascii() and (self.api_key.isprintable() or not self.api_key)):
+            raise RegistrationError(f"the key of provider {self.name!r} has characters no key has")
+
+    @asynccontextmanager
+    async def stream(self, request: ProviderRequest) -> AsyncIterator[AsyncIterator[ProviderEvent]]:
+        """Ask for one answer; see `hango.agent.ports.Provider`."""
+        async with open_stream(self._call(request)) as body:
+            yield _Events(self, body, ChatAnswer(self.name, CallIds(request)), Frames(self.name))
+
+    def _call(self, request: ProviderRequest) -> Call:
+        headers = {
+            "content-type": "application/json",
+            "accept": "text/event-stream, application/json",
+            "accept-encoding": "identity",  # compressors hold back what should be seen at once
+            "user-agent": "hango",
+        }
+        if self.api_key:
+            headers["authorization"] = f"Bearer {self.api_key}"
+        host = self._url.host
+        field = "max_completion_tokens" if host.endswith(_OPENAI_HOSTS) else "max_tokens"
+        try:
+            body = build_request(request, provider=self.name, max_tokens_field=field)
+        except InvalidInput as error:
+            raise ProviderError(
+                f"{self.name} cannot be asked: {error}", code="invalid_request"
+            ) from error
+        return Call(self.name, self._url, headers, body, self.timeout, self.api_key)
+
+
+def chat_url(base_url: str) -> httpx.URL:
+    """Return where to post, from a base URL as people write it.
+
+    Raises:
+        RegistrationError: it is not an http or https URL.
+    """
+    try:
+        url = httpx.URL(base_url.strip())
+    except (httpx.InvalidURL, ValueError):
+        url = httpx.URL("")
+    if url.scheme not in ("http", "https") or not url.host or "%" in url.host:
+        raise RegistrationError("a provider's base URL must look like https://api.example.com/v1")
+    path = url.path.rstrip("/") or "/v1"
+    return url.copy_with(path=path if path.endswith(PATH) else path + PATH)
+
+
+@attrs.define
+class _Events:
+    """The events of one answer, decoded one server-sent event at a time.
+
+    So what came before an error is told before the error is raised, though one read brought both.
+    """
+
+    _provider: OpenAIProvider
+    _body: Body
+    _answer: ChatAnswer
+    _frames: Frames
+    _received: deque[SseEvent] = attrs.field(factory=deque)
+    _ready: deque[ProviderEvent] = attrs.field(factory=deque)
+    _read_all: bool = False
+    _ended: bool = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ProviderEvent:
+        while not self._ready:
+            if self._ended:
+                raise StopAsyncIteration
+            if self._received:
+                self._take(self._received.popleft())
+            elif self._read_all:
+                self._end()
+            else:
+                await self._read()
+        return self._ready.popleft()
+
+    async def _read(self) -> None:
+        """Read on; once the answer is over, a connection that breaks or idles is as good as closed."""
+        over = self._answer.finished
+        try:
+            data = await self._body.read(self._provider.tail_patience if over else math.inf)
+        except ProviderStreamBroken:
+            if not over:
+                raise
+            data = b""
+        self._read_all = not data
+        self._received.extend(self._frames.feed(data) if data else self._frames.close())
+
+    def _take(self, event: SseEvent) -> None:
+        if event.data.startswith("[DONE]"):
+            self._end(done=True)
+        elif event.data.strip():
+            self._push(event)
+
+    def _push(self, event: SseEvent) -> None:
+        if event.event == "error":
+            raise self._failed(failures.from_body(0, event.data.encode(errors="replace")))
+        value = self._parse(event.data)
+        if failure := failures.in_band(value):
+            raise self._failed(failure)
+        try:
+            self._ready.extend(self._answer.push(value))
+        except RecursionError:
+            raise self._malformed() from None
+
+    def _failed(self, failure: failures.Failure) -> ProviderError:
+        return failures.to_error(failure, provider=self._provider.name, secret=self._provider.api_key)
+
+    def _malformed(self) -> ProviderError:
+        return ProviderStreamBroken(
+            f"{self._provider.name} sent an event that is not JSON",
+            code="malformed_event",
+            retryable=True,
+        )
+
+    def _parse(self, data: str) -> JsonObject:
+        """Read the JSON of an event; what is not an object says nothing."""
+        try:
+            # NaN is no JSON and cannot be stored; where a server writes it, it means nothing
+            value = json.loads(data, parse_constant=lambda _: None)
+        except (ValueError, RecursionError):
+            raise self._malformed() from None
+        return value if isinstance(value, dict) else {}
+
+    def _end(self, *, done: bool = False) -> None:
+        """End the answer, if it is one.
+
+        The server must have said that it is over: by a finish reason, or by *done* after some content.
+        """
+        self._ended = True
+        if not (self._answer.finished or (done and self._answer.begun)):
+            raise ProviderStreamBroken(
+                f"the stream of {self._provider.name} ended before the answer did",
+                code="truncated",
+                retryable=True,
+            )
+        self._ready.extend(self._answer.finish())

@@ -1,0 +1,139 @@
+"""A conversation as the Chat Completions API wants it: pure.
+
+One rule: what other providers made for themselves stays here, what this one made for itself goes back
+as it came; the rest is said in the fewest fields, since most servers that speak this API know few.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from hango.codec import dump_json
+from hango.domain import (
+    JsonObject,
+    OpaqueBlock,
+    PromptMessage,
+    ProviderRequest,
+    TextBlock,
+    ToolDefinition,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+
+# The API has no flag for a failed call, so the text says it
+ERROR_PREFIX = "Error: "
+# Some servers refuse a message without text, and a tool may have nothing to say
+NO_OUTPUT = "(no output)"
+
+
+def build_request(request: ProviderRequest, *, provider: str, max_tokens_field: str) -> bytes:
+    """Return the body to post.
+
+    Args:
+        request: valid for the strictest API.
+        provider: whose opaque blocks go back.
+        max_tokens_field: what this server calls the bound on the answer.
+
+    Raises:
+        InvalidInput: something in it is not JSON.
+    """
+    body: dict[str, object] = {
+        "model": request.model,
+        "messages": _messages(request, provider),
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    if request.tools:
+        body["tools"] = [_tool(tool) for tool in request.tools]
+    if request.max_tokens is not None:
+        body[max_tokens_field] = request.max_tokens
+    return dump_json(body).encode()
+
+
+def _tool(tool: ToolDefinition) -> JsonObject:
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": function}
+
+
+def _messages(request: ProviderRequest, provider: str) -> list[JsonObject]:
+    messages: list[dict[str, object]] = []
+    if request.system:
+        messages.append({"role": "system", "content": request.system})
+    for message in request.messages:
+        told = _assistant(message, provider) if message.role == "assistant" else _user(message)
+        for new in told:
+            _append(messages, new)
+    return list(messages)
+
+
+def _append(messages: list[dict[str, object]], new: dict[str, object]) -> None:
+    """Add *new*; two texts of the user in a row become one, as chat templates want roles to alternate.
+
+    They come to stand together when an assistant's message between them held nothing for this provider.
+    """
+    last = messages[-1] if messages else {}
+    if new["role"] == last.get("role") == "user":
+        last["content"] = f"{last['content']}\n\n{new['content']}"
+    else:
+        messages.append(new)
+
+
+def _user(message: PromptMessage) -> Iterator[dict[str, object]]:
+    """Tell a user's message: results first, each for itself, as they must follow their calls."""
+    for block in message.content:
+        if isinstance(block, ToolResultBlock):
+            yield {"role": "tool", "tool_call_id": block.tool_use_id, "content": _result(block)}
+    if text := _text(message):
+        yield {"role": "user", "content": text}
+
+
+def _result(block: ToolResultBlock) -> str:
+    said = block.content if block.content.strip() else NO_OUTPUT
+    return ERROR_PREFIX + said if block.is_error else said
+
+
+def _assistant(message: PromptMessage, provider: str) -> Iterator[dict[str, object]]:
+    """Tell the model's own message; nothing, if nothing of it is for this provider."""
+    kept = _kept(message, provider)
+    extras = _object(kept, "calls")
+    calls = [
+        _call(block, _object(extras, block.id))
+        for block in message.content
+        if isinstance(block, ToolUseBlock)
+    ]
+    text = _text(message)
+    if not text and not calls:
+        return
+    told: dict[str, object] = {"role": "assistant", "content": text or None, **_object(kept, "message")}
+    if calls:
+        told["tool_calls"] = calls
+    yield told
+
+
+def _call(block: ToolUseBlock, extra: JsonObject) -> JsonObject:
+    """Tell a call.  Arguments that were no JSON object are not repeated: ``input`` is empty then."""
+    function = {"name": _callable_name(block.name), "arguments": dump_json(block.input)}
+    return {**extra, "id": block.id, "type": "function", "function": function}
+
+
+def _callable_name(name: str) -> str:
+    """Return *name* as it may be sent: models make names up that no API takes back."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unknown"
+
+
+def _kept(message: PromptMessage, provider: str) -> JsonObject:
+    """Return what `answer` kept for this message, empty for nothing; the last such block counts."""
+    mine = [b.raw for b in message.content if isinstance(b, OpaqueBlock) and b.provider == provider]
+    return mine[-1] if mine else {}
+
+
+def _object(parent: JsonObject, key: str) -> JsonObject:
+    value = parent.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _text(message: PromptMessage) -> str:
+    """Return the texts of *message*, paragraph by paragraph; few servers understand a list of parts."""
+    texts = [block.text for block in message.content if isinstance(block, TextBlock)]
+    return "\n\n".join(text for text in texts if text.strip())

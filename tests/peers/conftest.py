@@ -1,0 +1,33 @@
+"""When the tests against servers that others wrote are collected.
+
+One rule: a peer test runs against the real server or not at all; it is never skipped.
+``HANGO_TEST_PEERS`` is the absolute path of the commands of an environment with ``requirements.txt`` in
+it; without it nothing here is collected.  ``make test-peers`` sees to both.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Collect nothing without the servers."""
+    is_here = collection_path.is_relative_to(HERE)
+    return True if is_here and "HANGO_TEST_PEERS" not in os.environ else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Count a skipped peer test as failed."""
+    report = yield
+    if report.skipped and item.path.is_relative_to(HERE):
+        report.outcome, report.longrepr = "failed", f"skipped: {report.longrepr}"
+    return report

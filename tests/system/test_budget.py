@@ -1,0 +1,81 @@
+"""What a run costs the database, statement by statement."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TypeVar
+
+import pytest
+import trio
+import trio.testing
+
+from hango.domain import Block, RunState
+from hango.store.pool import Pool, Work
+from hango.store.queries import Query
+from hango.store.rows import Row
+from hango.testing import FakeProvider, call, text
+
+from support.workers import Gate, until, working
+from support.world import World
+
+T = TypeVar("T")
+TOOL_TURNS = 4
+ANSWERS: list[Block] = [*(call("hold") for _ in range(TOOL_TURNS)), text("done")]
+
+
+class Meter:
+    """Counts what a pool is asked to do, by the names of the statements."""
+
+    def __init__(self, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.counts: Counter[str] = Counter()
+        self._rows, self._write, self._unit = pool.rows, pool.write, pool.unit
+        for name in ("rows", "write", "unit"):
+            monkeypatch.setattr(Pool, name, getattr(self, name))
+
+    async def rows(self, query: Query, **values: object) -> Sequence[Row]:
+        """Count a read."""
+        self.counts[query.name] += 1
+        return await self._rows(query, **values)
+
+    async def write(self, query: Query, *, deadline: float = 10.0, **values: object) -> Sequence[Row]:
+        """Count a write."""
+        self.counts[query.name] += 1
+        return await self._write(query, deadline=deadline, **values)
+
+    async def unit(self, work: Work[T], *, deadline: float = 10.0) -> T:
+        """Count a transaction; writes of one statement go this way, too, and are counted already."""
+        if not work.__qualname__.startswith("_fetch"):
+            self.counts["transaction"] += 1
+        return await self._unit(work, deadline=deadline)
+
+
+@pytest.mark.rule(7)
+async def test_a_run_costs_the_database_what_it_must(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One transaction to create, a claim, three reads, two writes a tool turn, and one for the end.
+
+    The second run costs no more for the history it follows: the actor keeps its transcript, and
+    reads only what its own last write stored.
+    """
+    gate = Gate()
+    gate.open.set()
+    session = await world.session()
+    async with working(world, FakeProvider([*ANSWERS, *ANSWERS]), gate.tool):
+        await trio.testing.wait_all_tasks_blocked(0.05)  # its looks and sweep at the start are done
+        meter = Meter(world.pool, monkeypatch)
+        for _ in range(2):
+            run = await world.run(session)
+            ended = (await until(world, [run]))[0]
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            del meter.counts["get_run"]  # the test's own
+            assert (ended.state, ended.iterations) == (RunState.SUCCEEDED, TOOL_TURNS + 1)
+            assert meter.counts.pop("transaction") == 1
+            assert meter.counts.pop("claim_next_run") == 1
+            assert meter.counts.pop("append_messages") == TOOL_TURNS
+            assert meter.counts.pop("end_turn") == TOOL_TURNS
+            assert meter.counts.pop("settle_run") == 1
+            assert meter.counts.keys() <= {"load_execution", "read_transcript", "list_claimable_heads"}
+            assert meter.counts.total() <= 3
+            meter.counts.clear()
