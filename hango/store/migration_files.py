@@ -17,8 +17,9 @@ import attrs
 from hango.errors import MigrationError
 
 _NAME = re.compile(r"(?P<number>\d{4})_[a-z0-9]+(_[a-z0-9]+)*\.sql", re.ASCII)
+_COMMENT = re.compile(r"--[^\n]*")
 _TRANSACTION_CONTROL = re.compile(
-    r"^\s*(begin|start\s+transaction|commit|end|rollback|abort)\b[^;]*;", re.IGNORECASE | re.MULTILINE
+    r"(\A|;)\s*(begin|start\s+transaction|commit|rollback)\s*;", re.IGNORECASE | re.ASCII
 )
 
 
@@ -83,7 +84,7 @@ def _read_migration(file: Traversable) -> Migration:
         raise MigrationError(f"{file.name}: cannot be read: {error}") from error
     if not sql.strip():
         raise MigrationError(f"{file.name}: is empty")
-    if _TRANSACTION_CONTROL.search(sql):
+    if _TRANSACTION_CONTROL.search(_COMMENT.sub("", sql)):
         raise MigrationError(
             f"{file.name}: runs in a transaction already, and may not begin or end one"
         )

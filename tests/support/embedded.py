@@ -17,12 +17,16 @@ from pathlib import Path
 
 import asyncpg
 import attrs
+import pytest
 
+from hango.errors import EmbeddedPostgresError
+from hango.store.embedded import embedded_postgres
 from hango.store.embedded.folders import Folders, locate
 from hango.store.embedded.postmaster import Postmaster, find_postmaster, stop
 
-_PEER = Path(__file__).parents[1] / "peers" / "hold_postgres.py"
-NO_SYNC = ("fsync=off", "max_connections=40")
+PEER = Path(__file__).parents[1] / "peers" / "hold_postgres.py"
+# a test server may lose everything in a power cut
+FAST = {"fsync": "off", "max_connections": "40"}
 
 
 @contextmanager
@@ -70,7 +74,12 @@ class Holder:
 @contextmanager
 def holders(data_dir: Path, count: int = 1) -> Iterator[list[Holder]]:
     """Start *count* processes at once; they have not got the server yet."""
-    command = [sys.executable, str(_PEER), str(data_dir), *NO_SYNC]
+    command = [
+        sys.executable,
+        str(PEER),
+        str(data_dir),
+        *(f"{name}={value}" for name, value in FAST.items()),
+    ]
     with contextlib.ExitStack() as stack:
         processes = [
             stack.enter_context(
@@ -124,3 +133,10 @@ def until(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < given_up, "what was waited for does not happen"
         os.sched_yield()
+
+
+def refused(data_dir: Path, bindir: Path | None = None) -> str:
+    """Return why there is no server in *data_dir*."""
+    with pytest.raises(EmbeddedPostgresError) as caught, embedded_postgres(data_dir, bindir, FAST):
+        raise AssertionError
+    return str(caught.value)
