@@ -27,6 +27,7 @@ from hango.domain import (
 )
 from hango.errors import ContextExceeded, ProviderError
 from hango.providers import OpenAIProvider
+from hango.testing.ledger import MemoryLedger
 from hango.tools import Registry
 from hango.tools.builtin import make_get_time
 
@@ -116,6 +117,7 @@ async def run(url: str, transcript: MemoryTranscript, events: Events) -> Outcome
         provider=OpenAIProvider(url, "any-key", timeout=30.0),
         tools=registry.view((), timeout=5.0, result_limit=1000),
         transcript=transcript,
+        ledger=MemoryLedger(),
         model="any-model",
         system_prompt="Be brief.",
         limits=LoopLimits(max_iterations=4, tries=1),

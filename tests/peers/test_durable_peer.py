@@ -32,7 +32,7 @@ RULES = {
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """Have a data folder, not made inside trio: starting a server blocks."""
-    with data_folder() as made:
+    with data_folder() as (made, _):
         yield made
 
 

@@ -18,7 +18,7 @@ import trio_asyncio
 from hango.errors import MigrationError, StoreUnavailable
 from hango.store.migrations import apply_migrations, migrate, migration_status
 
-_PEER = Path(__file__).parents[1] / "peers" / "migrate.py"
+_PEER = Path(__file__).parents[1] / "support" / "programs" / "migrate.py"
 _SLOW = "create table slow (x int); select pg_sleep(600);"
 _SLEEPERS = """
 select count(pid) from pg_stat_activity

@@ -24,7 +24,7 @@ from hango.store.embedded import embedded_postgres
 from hango.store.embedded.folders import Folders, locate
 from hango.store.embedded.postmaster import Postmaster, find_postmaster, stop
 
-PEER = Path(__file__).parents[1] / "peers" / "hold_postgres.py"
+PEER = Path(__file__).parent / "programs" / "hold_postgres.py"
 # a test server may lose everything in a power cut
 FAST = {"fsync": "off", "max_connections": "40"}
 

@@ -1,4 +1,4 @@
-"""An embedded Postgres under root, who may not run it: whom it is handed to, and what stands in the way."""
+"""An embedded Postgres under root, who may not run it: whom it is handed to, and how."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ from support.embedded import (
     temporary_folder,
 )
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root drops to another user")
-as_user = pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everything")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root drops to another user")
 
 
 @pytest.fixture
@@ -36,7 +35,6 @@ def folder() -> Iterator[Path]:
         yield path
 
 
-@as_root
 def test_root_hands_the_server_to_nobody(folder: Path) -> None:
     """No user is made for it, and what the server owns is in a folder of its own."""
     before = len(pwd.getpwall())
@@ -47,7 +45,6 @@ def test_root_hands_the_server_to_nobody(folder: Path) -> None:
     assert len(pwd.getpwall()) == before
 
 
-@as_root
 def test_root_runs_the_server_as_whom_the_data_belong_to(folder: Path) -> None:
     """A folder made by a user stays that user's."""
     owner = pwd.getpwnam("daemon")
@@ -59,8 +56,7 @@ def test_root_runs_the_server_as_whom_the_data_belong_to(folder: Path) -> None:
     assert {path.stat().st_uid for path in folder.rglob("*")} == {owner.pw_uid}
 
 
-@as_root
-def test_a_root_that_can_become_nobody_is_told_so(folder: Path) -> None:
+def test_a_root_that_cannot_become_another_user_is_told_so(folder: Path) -> None:
     """As in a container without the right to change users; nothing is made."""
     setpriv = shutil.which("setpriv")
     if setpriv is None:
@@ -72,7 +68,6 @@ def test_a_root_that_can_become_nobody_is_told_so(folder: Path) -> None:
     assert not (folder / "data").exists()
 
 
-@as_root
 def test_a_cluster_of_root_is_explained(folder: Path) -> None:
     """Root cannot run Postgres, whatever it owns."""
     with embedded_postgres(folder, settings=FAST):
@@ -81,7 +76,6 @@ def test_a_cluster_of_root_is_explained(folder: Path) -> None:
     assert "belongs to root" in refused(folder)
 
 
-@as_root
 def test_an_empty_folder_of_root_is_handed_over(folder: Path) -> None:
     """As ``mktemp -d`` makes them: only root may enter, and there is nothing in it."""
     (folder / "data").mkdir(mode=0o700)
@@ -89,7 +83,6 @@ def test_an_empty_folder_of_root_is_handed_over(folder: Path) -> None:
         assert ask(dsn, "select 1") == 1
 
 
-@as_root
 def test_a_folder_with_something_else_in_it_stays_roots(folder: Path) -> None:
     """Nobody gets what was not made for the server."""
     data_dir = folder / "data"
@@ -100,7 +93,6 @@ def test_a_folder_with_something_else_in_it_stays_roots(folder: Path) -> None:
     assert data_dir.stat().st_uid == 0
 
 
-@as_root
 def test_a_folder_out_of_the_servers_reach_is_explained(folder: Path) -> None:
     """The message names the folder in the way."""
     (folder / "private").mkdir(mode=0o700)
@@ -109,7 +101,6 @@ def test_a_folder_out_of_the_servers_reach_is_explained(folder: Path) -> None:
     assert "nobody" in message
 
 
-@as_root
 def test_folders_on_the_way_are_made_enterable_whatever_the_umask(folder: Path) -> None:
     """A careful umask of root's does not lock its own server out."""
     before = os.umask(0o077)
@@ -120,7 +111,6 @@ def test_folders_on_the_way_are_made_enterable_whatever_the_umask(folder: Path) 
         os.umask(before)
 
 
-@as_root
 def test_programs_only_root_can_reach_are_copied_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,7 +127,6 @@ def test_programs_only_root_can_reach_are_copied_once(
     assert all(path.lstat().st_uid == 0 and not path.stat().st_mode & 0o022 for path in copy.rglob("*"))
 
 
-@as_root
 def test_copies_others_could_change_are_not_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs that root starts come from a folder of root's alone."""
     monkeypatch.setattr(relocation, "COPIES", folder / "copies")
@@ -146,7 +135,6 @@ def test_copies_others_could_change_are_not_used(folder: Path, monkeypatch: pyte
     assert "not root's alone" in refused(folder / "data", _private_copy(folder))
 
 
-@as_root
 def test_a_private_folder_that_is_no_installation_is_not_copied(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

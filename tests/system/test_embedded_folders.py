@@ -22,7 +22,6 @@ from support.embedded import (
     temporary_folder,
 )
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root drops to another user")
 as_user = pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everything")
 
 
