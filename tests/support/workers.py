@@ -178,7 +178,8 @@ class Time:
             assert time.monotonic() < give_up, "something goes on for ever"
 
     async def turn(self, seconds: float, step: float = 1.0) -> None:
-        """Let *seconds* pass, settling every *step*."""
+        """Let *seconds* pass, settling before and after every *step*."""
+        await self.settle()
         end = self.clock.current_time() + seconds
         while (left := end - self.clock.current_time()) > 0:
             self.clock.jump(min(step, left))
