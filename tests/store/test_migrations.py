@@ -185,7 +185,10 @@ async def test_a_failing_migration_is_named_and_undone(empty_database: str, tmp_
     ("change", "reason"),
     [
         ("update hango_migrations set sha256 = repeat('0', 64)", r"0001_initial\.sql: was edited"),
-        ("update hango_migrations set name = '0001_other' where number = 1", r"0001_initial\.sql.*0001_other"),
+        (
+            "update hango_migrations set name = '0001_other' where number = 1",
+            r"0001_initial\.sql.*0001_other",
+        ),
         (
             "insert into hango_migrations values (9999, '9999_future', repeat('0', 64))",
             r"9999_future\.sql.*newer",
