@@ -16,7 +16,7 @@ PROMPT ?= What time is it in Tokyo and in Berlin?
 override PROMPT := $(value PROMPT)
 export PROMPT
 
-.PHONY: run test test-peers lint fmt types dev rules help
+.PHONY: run test test-peers lint fmt types dev mutants rules help
 
 run: $(BIN)/hango ## Run one prompt and print the answer (PROMPT="…")
 	@$(BIN)/hango run "$$PROMPT"
@@ -42,6 +42,9 @@ types: $(BIN)/hango ## Check the types
 fmt: $(BIN)/hango ## Format the code and mend what can be mended
 	@$(BIN)/ruff check --fix-only --quiet
 	@$(BIN)/ruff format
+
+mutants: $(BIN)/hango ## Take each guard out and see its test fail (ARGS="name …" chooses)
+	@$(BIN)/python tests/mutants/run.py $(ARGS)
 
 rules: $(BIN)/hango ## List the rules of the design and the tests that prove each
 	@$(BIN)/python -m pytest --rules --quiet

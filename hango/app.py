@@ -8,6 +8,7 @@ Nothing here decides anything else; `hango.cli` chooses which parts a command ne
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import sys
@@ -19,7 +20,6 @@ from typing import TypeVar
 from uuid import UUID, uuid4
 
 import trio
-from quart_trio import QuartTrio
 
 from hango.actors import WorkerSettings, Workshop, supervise
 from hango.actors.supervisor import Unheard
@@ -31,6 +31,7 @@ from hango.plugins import load_plugins as load_modules
 from hango.providers import DemoProvider, OpenAIProvider
 from hango.store.accounts import Accounts
 from hango.store.agents import Agents
+from hango.store.audit import Audit
 from hango.store.embedded import embedded_postgres
 from hango.store.migrations import migrate
 from hango.store.pool import Pool, open_pool
@@ -38,13 +39,16 @@ from hango.store.queue import RunQueue
 from hango.store.runs import Runs
 from hango.store.sessions import Sessions
 from hango.tools import builtin_tools
-from hango.web.app import Stores, WebSettings, create_app
+from hango.web.app import Stores, WebApp, WebSettings, create_app
 from hango.web.server import serve as serve_web
 
 T = TypeVar("T")
 
 # Seconds in which one signal may arrive twice: sent to the process, and to its group as well.
 _ECHO = 0.05
+# Seconds that a shutdown may take beyond HANGO_DRAIN_TIMEOUT: interrupted runs have 5 to be released,
+# and closing what is open takes less than the rest.
+_GOODBYE = 15.0
 
 _log = logging.getLogger(__name__)
 
@@ -100,7 +104,7 @@ async def open_stores(settings: Settings, dsn: str) -> AsyncIterator[Stores]:
     for name in await migrate(dsn):
         _log.info("applied migration %s", name)
     async with open_pool(dsn, size=settings.db_pool_size, lease_ttl=settings.run_lease_ttl) as pool:
-        yield Stores(Accounts(pool), Agents(pool), Sessions(pool), Runs(pool), pool)
+        yield Stores(Accounts(pool), Agents(pool), Sessions(pool), Runs(pool), Audit(pool), pool)
 
 
 def with_stores(settings: Settings, work: Callable[[Stores], Awaitable[T]]) -> T:
@@ -188,7 +192,8 @@ async def serve(
     """
     draining, handed_over = trio.Event(), trio.Event()
     async with open_stores(settings, dsn) as stores, trio.open_nursery() as signals:
-        await signals.start(watch_signals, draining)
+        longest = settings.drain_timeout + _GOODBYE
+        await signals.start(watch_signals, draining, longest)
         async with trio.open_nursery() as web:
             if settings.role is not ProcessRole.WORKER:
                 app = create_app(stores, _web_settings(settings, plugins), draining)
@@ -216,7 +221,7 @@ def _web_settings(settings: Settings, plugins: Plugins) -> WebSettings:
     )
 
 
-async def _listen(web: trio.Nursery, app: QuartTrio, bind: str, *, stop: trio.Event) -> str:
+async def _listen(web: trio.Nursery, app: WebApp, bind: str, *, stop: trio.Event) -> str:
     """Answer requests in *web* until *stop* is set; return where, once they are answered."""
     try:
         urls: list[str] = await web.start(partial(serve_web, app, bind, stop=stop))
@@ -227,21 +232,28 @@ async def _listen(web: trio.Nursery, app: QuartTrio, bind: str, *, stop: trio.Ev
 
 
 async def watch_signals(
-    first: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    first: trio.Event,
+    longest: float = math.inf,
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Set *first* at the first SIGINT or SIGTERM; end the process at once at the second.
 
-    At once means: what is running is neither finished nor released.  Its lease lapses, and another
-    process goes on from the last finished turn.
+    Also *longest* seconds after the first: a tool that does not let itself be cancelled would keep the
+    process for ever.  At once means: what is running is neither finished nor released.  Its lease
+    lapses, and another process goes on from the last finished turn.
     """
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         task_status.started()
-        await anext(signals)
+        number = await anext(signals)
         first.set()
         with trio.move_on_after(_ECHO):
             async for _ in signals:
                 pass
         _log.info("a second signal ends at once")
-        number = await anext(signals)
+        with trio.move_on_after(longest) as waiting:
+            number = await anext(signals)
+        if waiting.cancelled_caught:
+            _log.error("something does not let itself be cancelled; its run is left to its lease")
     sys.stderr.flush()
     os._exit(128 + number)

@@ -42,7 +42,7 @@ class Plugins:
         """Add a tool.
 
         Raises:
-            RegistrationError: it is none, its name is taken, or it needs what is not there yet.
+            RegistrationError: it is none, or its name is taken.
         """
         self.registry.register(t)
 

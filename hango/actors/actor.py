@@ -21,7 +21,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Generic, TypeVar, TypeVarTuple
 
 import attrs
@@ -97,8 +97,14 @@ class Inbox(Generic[M]):
         return self
 
     async def __anext__(self) -> M:
-        """Wait for the next message.  Cancelled midway it has taken none."""
+        """Wait for the next message.  Cancelled midway it has taken none.
+
+        One that is there is taken even if all is cancelled: what it stands for is then ended in order,
+        by whoever was told of it.
+        """
         try:
+            with suppress(trio.WouldBlock):
+                return self._box.receive.receive_nowait()
             with trio.move_on_after(self._idle):
                 return await self._box.receive.receive()
             return self._take_or_close()

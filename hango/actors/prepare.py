@@ -89,7 +89,7 @@ class Workshop:
         transcript = await claim.open_transcript(session, known)
         scope = Scope(run.tenant_id, creator.id, creator.role)
         deadline = _own(agent.limits.run_deadline, self.settings.run_deadline)
-        return Prepared(self._loop(run, agent, scope, transcript), transcript, deadline)
+        return Prepared(self._loop(claim, agent, scope, transcript), transcript, deadline)
 
     def _runnable(self, agent: AgentDefinition | None) -> AgentDefinition:
         if agent is None:
@@ -107,13 +107,14 @@ class Workshop:
         return agent
 
     def _loop(
-        self, run: Run, agent: AgentDefinition, scope: Scope, transcript: SessionTranscript
+        self, claim: Claim, agent: AgentDefinition, scope: Scope, transcript: SessionTranscript
     ) -> AgentLoop:
         return AgentLoop(
-            run_id=run.id,
+            run_id=claim.run.id,
             provider=self.providers[agent.provider],
             tools=self._tools(agent),
             transcript=transcript,
+            ledger=claim.ledger,
             model=agent.model,
             system_prompt=agent.system_prompt,
             limits=LoopLimits(
@@ -122,7 +123,7 @@ class Workshop:
                 max_tool_calls=self.settings.max_tool_calls,
             ),
             scope=scope,
-            usage=run.usage,
+            usage=claim.run.usage,
         )
 
     def _tools(self, agent: AgentDefinition) -> View:

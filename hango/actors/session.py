@@ -133,11 +133,21 @@ class _Execution:
 
     def _internal(self, message: str) -> Outcome:
         error = RunError(ErrorCode.INTERNAL, message)
-        return self._ask(lambda loop: loop.failed(error)) or failure(self.claim.run, error)
+        return self._ask(lambda loop: loop.failed(error)) or self._bare(error)
+
+    def _bare(self, error: RunError) -> Outcome:
+        """Return a failure that stores nothing but how far the run had got."""
+        run = self.claim.run
+        turns = [m.turn or 0 for m in self.known if m.run_id == run.id and m.role == "user"]
+        return attrs.evolve(
+            failure(run, error),
+            iterations=max(run.resume_turn, *turns, 0),
+            usage=self.prepared.loop.usage if self.prepared else run.usage,
+        )
 
     def _interrupted(self) -> Ending:
         """Say what an interrupted execution ends in: nothing if it no longer has authority."""
-        if not self._has_authority():
+        if self.claim.lost or trio.current_time() >= self.claim.deadline:
             _log.warning("the lease was lost, so nothing more is written")
             return None
         return self._ask(lambda loop: loop.interrupted()) or Interrupted()
@@ -152,16 +162,13 @@ class _Execution:
             _log.exception("what the run had not stored yet is lost")
             return None
 
-    def _has_authority(self) -> bool:
-        return not self.claim.lost and trio.current_time() < self.claim.deadline
-
     async def _settle(self, ending: Ending) -> None:
-        """Write the ending, if there is one and the lease still holds; never raises."""
-        if ending is None or not self._has_authority():
+        """Write the ending, if there is one; never raises."""
+        if ending is None:
             return
         with trio.CancelScope(shield=True, deadline=self.claim.deadline):
             if not await self._write(ending):
-                await self._write(failure(self.claim.run, _UNSTORABLE))
+                await self._write(self._bare(_UNSTORABLE))
 
     async def _write(self, ending: Outcome | Interrupted) -> bool:
         """Try to settle; return False if *ending* is such that it cannot be written."""

@@ -1,7 +1,7 @@
 """Runs the tool calls of one turn.
 
-Rule: one result per call, in request order, however long each takes; only cancellation gets out.
-Used by the loop.
+Rule: one result per call, in request order, however long each takes; only cancellation and the
+ledger's errors get out.  Used by the loop.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import trio
 from hango.agent.ports import EventSink, Toolbox
 from hango.codec import clean_text
 from hango.domain import (
+    Ledger,
     Result,
     Scope,
     ToolContext,
@@ -23,6 +24,7 @@ from hango.domain import (
     ToolStarted,
     ToolUseBlock,
 )
+from hango.errors import StoreError
 
 
 @attrs.frozen
@@ -31,10 +33,12 @@ class Act:
 
     Attributes:
         at_once: calls that run at the same time.
+        ledger: what tells a call that is run again from one that is new.
         scope: on whose behalf the run executes.
     """
 
     tools: Toolbox
+    ledger: Ledger
     emit: EventSink
     run_id: UUID
     turn: int
@@ -46,13 +50,20 @@ class Act:
 
         Cancelled midway, it returns nothing, even if a tool swallowed the cancellation; each call
         was started at most once.
+
+        Raises:
+            StoreError: as the ledger does, the first of them; the other calls are cancelled.
         """
         done: dict[int, ToolResultBlock] = {}
+        failures: list[StoreError] = []
         free = trio.Semaphore(self.at_once)
 
         async def run(ordinal: int, call: ToolUseBlock) -> None:
             try:
                 done[ordinal] = await self._run(ordinal, call)
+            except StoreError as error:  # not out of the nursery: that would put it into a group
+                failures.append(error)
+                nursery.cancel_scope.cancel()
             finally:
                 free.release()
 
@@ -61,13 +72,18 @@ class Act:
                 await free.acquire()
                 nursery.start_soon(run, ordinal, call, name=f"tool call {self.turn}.{ordinal}")
         await trio.lowlevel.checkpoint_if_cancelled()
+        if failures:
+            raise failures[0]
         return tuple(done[ordinal] for ordinal in range(len(calls)))
 
     async def _run(self, ordinal: int, call: ToolUseBlock) -> ToolResultBlock:
         """Run one call; the place where a guardrail may refuse it, before anything has started."""
+        # A task starts even where all is cancelled, and its body would run up to its first checkpoint.
+        # A whole one, not `checkpoint_if_cancelled`: a lease that ran out is noticed between two steps.
+        await trio.lowlevel.checkpoint()
         self.emit.emit(ToolStarted(self.run_id, self.turn, call))
         context = ToolContext(self.run_id, self.turn, ordinal, call.id, self.scope)
-        block = _block(call, await self.tools.call(call, context))
+        block = _block(call, await self.tools.call(call, context, self.ledger))
         self.emit.emit(ToolFinished(self.run_id, self.turn, block))
         return block
 

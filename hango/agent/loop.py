@@ -5,7 +5,8 @@ that whoever takes the run over repeats nothing.  Used by whoever executes runs,
 
 Writes: the input has none of its own, it goes in front of the first message after it.  A turn with
 tools makes two, the answer and the boundary; the last turn makes none, its answer is stored with the
-state the run ends in.  A dangling call of an earlier run costs one more, before anything else.
+state the run ends in.  A dangling call of an earlier run costs one more, before anything else, and a
+call of a keyed or unsafe tool two, before and after it runs.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from hango.domain import (
     Block,
     ErrorCode,
     Interrupted,
+    Ledger,
     NewMessage,
     Outcome,
     OutcomeStatus,
@@ -63,6 +65,7 @@ class AgentLoop:
     """One execution of one run; used once.
 
     Attributes:
+        ledger: of the run's calls that must not just run again.
         usage: of the run's finished turns; moves on with each.
         scope: on whose behalf tools run.
     """
@@ -71,6 +74,7 @@ class AgentLoop:
     provider: Provider
     tools: Toolbox
     transcript: Transcript
+    ledger: Ledger
     model: str
     system_prompt: str
     limits: LoopLimits
@@ -96,7 +100,7 @@ class AgentLoop:
         `failed` and `interrupted` tell what else there is.
 
         Raises:
-            StoreError: as the transcript does; a `StateConflict` means that the run is not ours.
+            StoreError: as transcript and ledger do; a `StateConflict` means that the run is not ours.
         """
         self._begin(input, options.resume_from)
         await self._answer_dangling()
@@ -192,7 +196,8 @@ class AgentLoop:
             await self.transcript.append([*self._pending(), self._message(answer)])
         self._input = self._stream = None
         self._paid = answer.usage
-        act = Act(self.tools, emit, self.run_id, turn, self.scope, self.limits.tools_at_once)
+        at_once = self.limits.tools_at_once
+        act = Act(self.tools, self.ledger, emit, self.run_id, turn, self.scope, at_once)
         results = NewMessage("user", await act.results(answer.calls), self.run_id, turn)
         may_go_on = await self.transcript.end_turn(TurnEnd(turn, results, self.usage + self._paid))
         self._close_turn()

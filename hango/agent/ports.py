@@ -14,6 +14,7 @@ from typing import Protocol
 import attrs
 
 from hango.domain import (
+    Ledger,
     Message,
     NewMessage,
     ProviderEvent,
@@ -56,8 +57,14 @@ class Toolbox(Protocol):
         """Return what the model is told, in a stable order; may be empty."""
         ...
 
-    async def call(self, call: ToolUseBlock, context: ToolContext) -> Result:
-        """Run one call.  Never raises but `trio.Cancelled`: every failure is an error result."""
+    async def call(self, call: ToolUseBlock, context: ToolContext, ledger: Ledger) -> Result:
+        """Run one call, or tell what came of it before, as its tool's effects and *ledger* demand.
+
+        Every failure of a tool is an error result.  Raised are `trio.Cancelled`, and:
+
+        Raises:
+            StoreError: as the ledger does; it is no failure of the tool.
+        """
         ...
 
 

@@ -14,7 +14,9 @@ from types import FrameType
 import click
 
 from hango.cli.admin import agent, key, tenant, user
+from hango.cli.chaos import chaos
 from hango.cli.check import config
+from hango.cli.doctor import doctor
 from hango.cli.migrate import migrate
 from hango.cli.run import run
 from hango.cli.serve import dev, serve
@@ -34,7 +36,7 @@ def cli() -> None:
     """
 
 
-for _command in (run, dev, serve, migrate, config, tenant, user, key, agent):
+for _command in (run, dev, serve, migrate, doctor, chaos, config, tenant, user, key, agent):
     cli.add_command(_command)
 
 

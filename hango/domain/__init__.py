@@ -60,7 +60,9 @@ from hango.domain.runs import (
     TurnEnd,
 )
 from hango.domain.tools import (
+    EarlierCall,
     Effects,
+    Ledger,
     Result,
     ToolContext,
     ToolDefinition,
@@ -78,11 +80,13 @@ __all__ = [
     "Block",
     "BlockStart",
     "BlockStop",
+    "EarlierCall",
     "Effects",
     "ErrorCode",
     "InputDelta",
     "Interrupted",
     "JsonObject",
+    "Ledger",
     "Limits",
     "Message",
     "MessageRole",

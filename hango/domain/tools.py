@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Protocol
 from uuid import UUID
 
 import attrs
@@ -12,12 +13,12 @@ from hango.domain.values import JsonObject
 
 
 class Effects(StrEnum):
-    """What happens if a tool runs twice for one call (see rule 9 of the design)."""
+    """What happens if a tool runs twice for one call; so what is done when its turn is re-driven."""
 
-    READ_ONLY = "read_only"
-    IDEMPOTENT = "idempotent"
-    KEYED = "keyed"
-    UNSAFE = "unsafe"
+    READ_ONLY = "read_only"  # nothing: it runs again
+    IDEMPOTENT = "idempotent"  # nothing more than once: it runs again
+    KEYED = "keyed"  # nothing, if it is given the same idempotency key: it runs again, with that key
+    UNSAFE = "unsafe"  # harm: it does not run again
 
 
 @attrs.frozen
@@ -63,3 +64,40 @@ class ToolContext:
     def idempotency_key(self) -> str:
         """The call's key: run, turn and ordinal, so the same after a crash."""
         return f"{self.run_id}:{self.turn}:{self.ordinal}"
+
+
+@attrs.frozen
+class EarlierCall:
+    """What an earlier execution left of a call that it began.
+
+    Attributes:
+        effects: as the tool declared them then.
+        result: what the call came to; None when nobody lived to tell, so that it may have taken effect.
+    """
+
+    effects: Effects
+    result: Result | None = None
+
+
+class Ledger(Protocol):
+    """Which calls of a run were begun, and what came of them, over all its executions.
+
+    A call is known by the run, turn and ordinal of its context.  Only calls of `keyed` and `unsafe`
+    tools are kept.
+
+    Raises:
+        StateConflict: the run is no longer ours to execute; nothing was recorded.
+        StoreUnavailable: the database stayed away; it may have been recorded.
+    """
+
+    async def begin(self, context: ToolContext, tool: str, effects: Effects) -> EarlierCall | None:
+        """Record that the call is about to start; only then may its body run.
+
+        Returns None when it is the first time, and otherwise what there was, unchanged.  Cancelled
+        midway, it may have been recorded.
+        """
+        ...
+
+    async def finish(self, context: ToolContext, result: Result) -> None:
+        """Record what a call that was begun came to.  Repeating it changes nothing."""
+        ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 import asyncpg
@@ -28,7 +28,7 @@ INSERT_USER = QUERIES["insert_user"]
 GET_USER_BY_EMAIL = QUERIES["get_user_by_email"]
 GET_USER = QUERIES["get_user"]
 LIST_USERS = QUERIES["list_users"]
-LOCK_OWNERS = QUERIES["lock_owners"]
+LOCK_USER_AND_OWNERS = QUERIES["lock_user_and_owners"]
 UPDATE_USER = QUERIES["update_user"]
 LIST_KEYS = QUERIES["list_keys"]
 REVOKE_KEY = QUERIES["revoke_key"]
@@ -142,9 +142,16 @@ class Accounts:
         return [rows.user(row) for row in found]
 
     async def update_user(
-        self, tenant_id: UUID, user_id: UUID, role: Role, status: UserStatus, *, actor: UUID
+        self, tenant_id: UUID, user_id: UUID, change: Callable[[User], User], *, actor: UUID
     ) -> User:
-        """Give a user that role and status.
+        """Give a user another role or status.
+
+        Args:
+            tenant_id: of the user.
+            user_id: the user.
+            change: told the user as they are, under lock; returns them with the role and status they
+                shall have.  What it raises ends this, and nothing is changed.
+            actor: who does it.
 
         Raises:
             NotFound: the tenant has no such user.
@@ -153,23 +160,29 @@ class Accounts:
 
         async def update(connection: Connection) -> User:
             async with connection.transaction():
-                owners = await execute(connection, LOCK_OWNERS, tenant_id=tenant_id)
-                stays = role is Role.OWNER and status is UserStatus.ACTIVE
-                if not stays and [owner["id"] for owner in owners] == [user_id]:
+                locked = await execute(
+                    connection, LOCK_USER_AND_OWNERS, tenant_id=tenant_id, user_id=user_id
+                )
+                users = {row["id"]: rows.user(row) for row in locked}
+                if user_id not in users:
+                    raise NotFound("there is no such user")
+                user = users.pop(user_id)
+                changed = change(user)
+                if changed == user:
+                    return user
+                if _owns(user) and not _owns(changed) and not users:
                     raise LastOwner("a tenant must have an active owner")
-                changed = await execute(
+                stored = await execute(
                     connection,
                     UPDATE_USER,
                     tenant_id=tenant_id,
                     user_id=user_id,
-                    role=role,
-                    status=status,
+                    role=changed.role,
+                    status=changed.status,
                     actor_id=actor,
                     audit_id=new_id(),
                 )
-                if not changed:
-                    raise NotFound("there is no such user")
-                return rows.user(changed[0])
+                return rows.user(stored[0])
 
         return await self._pool.unit(update)
 
@@ -219,6 +232,10 @@ class Accounts:
         if not created:
             raise NotFound("there is no such user")
         return NewKey(created[0]["id"], user_id, key)
+
+
+def _owns(user: User) -> bool:
+    return user.role is Role.OWNER and user.status is UserStatus.ACTIVE
 
 
 def _digest(key: str) -> bytes:

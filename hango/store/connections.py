@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import asyncpg
 import attrs
@@ -29,21 +29,23 @@ BROKEN = (
     asyncpg.PostgresConnectionError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
+    asyncpg.ReadOnlySQLTransactionError,  # to a standby: the primary is elsewhere now
 )
 """What a connection raises that is of no further use."""
 
+# By class of SQLSTATE where all of a class says something of the server, and nothing of the statement:
+# https://www.postgresql.org/docs/current/errcodes-appendix.html
 _AWAY = (
     *BROKEN,
     TimeoutError,
     trio.TooSlowError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.TooManyConnectionsError,
-    asyncpg.QueryCanceledError,
+    asyncpg.InsufficientResourcesError,  # 53: connections, memory, disk
+    asyncpg.OperatorInterventionError,  # 57: shut down, starting up, cancelled, dropped
+    asyncpg.PostgresSystemError,  # 58: its own input and output
+    asyncpg.TransactionRollbackError,  # 40: deadlock, failed serialization
     asyncpg.LockNotAvailableError,
-    asyncpg.DeadlockDetectedError,
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.InvalidCachedStatementError,
-    asyncpg.DiskFullError,
 )
 
 
@@ -74,10 +76,35 @@ class Connector:
         )
 
     async def connect(self) -> Connection:
-        """Connect (asyncio); raises what asyncpg and the system raise."""
-        return await asyncpg.connect(
-            self.dsn, timeout=CONNECT_TIMEOUT, server_settings=dict(self.settings)
-        )
+        """Connect (asyncio); raises what asyncpg and the system raise.
+
+        Raises:
+            StoreUnavailable: the server refuses: the database is closed for maintenance, renamed, or
+                the password has changed.  It had let us in before, and may again.
+        """
+        try:
+            return await asyncpg.connect(
+                self.dsn, timeout=CONNECT_TIMEOUT, server_settings=dict(self.settings)
+            )
+        except asyncpg.PostgresError as error:
+            kind = type(error).__name__
+            raise StoreUnavailable(f"the database refuses connections ({kind})") from error
+
+
+class Traffic(Protocol):
+    """Where it is counted how much is under way between this process and the database."""
+
+    in_flight: int
+
+
+@contextmanager
+def counted(traffic: Traffic) -> Iterator[None]:
+    """Count what is done in the context as under way."""
+    traffic.in_flight += 1
+    try:
+        yield
+    finally:
+        traffic.in_flight -= 1
 
 
 @contextmanager

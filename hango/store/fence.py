@@ -4,7 +4,7 @@ Every fenced statement takes the run's row with a lock, tests owner, epoch and e
 derives everything else from that row.  No row means that the fence did not hold, or that the very
 same write had landed before (its answer was lost): then the run is read again, to tell which.
 
-Used by `hango.store.transcript`; nobody else writes for a running run.
+Used by `hango.store.transcript` and `hango.store.effects`; nobody else writes for a running run.
 """
 
 from __future__ import annotations
@@ -106,15 +106,18 @@ class Fence:
                 return (), fate
             raise self._rejected(write)
 
-        fenced = {
-            "session_id": self._session_id,
+        # what every statement must name, and what only those that store messages do
+        own = {
             "run_id": self._run_id,
             "owner_id": self._owner_id,
             "claim_epoch": self._claim_epoch,
+        }
+        of_messages = {"session_id": self._session_id, "message_id": message_id}
+        fenced = {
+            **own,
+            **{name: value for name, value in of_messages.items() if name in query.parameters},
             **values,
         }
-        if "message_id" in query.parameters:
-            fenced["message_id"] = message_id
         return await self.patiently(attempt)
 
     async def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:

@@ -16,7 +16,7 @@ import trio
 import trio_asyncio
 
 from hango.errors import StoreUnavailable
-from hango.store.connections import Connection, Connector, translated
+from hango.store.connections import Connection, Connector, Traffic, counted, translated
 
 CHANNEL: Final = "hango"
 _BUFFER = 1000  # rings; more than that at once and looking at the table is cheaper anyway
@@ -32,7 +32,7 @@ class Ring:
     run_id: UUID
 
 
-@attrs.define
+@attrs.define(eq=False)
 class Rings:
     """The rings as they come; iterate it.
 
@@ -46,7 +46,9 @@ class Rings:
     _connection: Connection
     _send: trio.MemorySendChannel[Ring]
     _receive: trio.MemoryReceiveChannel[Ring]
+    _traffic: Traffic
     _missed: bool = False
+    _asking: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     def __aiter__(self) -> Rings:
         """Iterate over this."""
@@ -63,11 +65,19 @@ class Rings:
                     return await self._receive.receive()
                 except trio.EndOfChannel:
                     raise StoreUnavailable("the doorbell's connection was closed") from None
-            await self._check()
+            await self.hear_out()
 
-    async def _check(self) -> None:
-        with translated(), trio.fail_after(_CHECK_TIMEOUT):
-            await trio_asyncio.aio_as_trio(self._connection.execute, loop=self._loop)("select 1")
+    async def hear_out(self) -> None:
+        """Return when all that was rung before this call is here to be taken.
+
+        The server sends what it has to tell before it answers.
+
+        Raises:
+            StoreUnavailable: the connection is dead.
+        """
+        async with self._asking:
+            with counted(self._traffic), translated(), trio.fail_after(_CHECK_TIMEOUT):
+                await trio_asyncio.aio_as_trio(self._connection.execute, loop=self._loop)("select 1")
 
     def take(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         """Take a notification from asyncpg; one that is not ours is taken as a hint to look."""
@@ -83,18 +93,20 @@ class Rings:
 
 
 @asynccontextmanager
-async def open_rings(loop: trio_asyncio.TrioEventLoop, connector: Connector) -> AsyncIterator[Rings]:
-    """LISTEN on a new connection until the context is left.
+async def open_rings(
+    loop: trio_asyncio.TrioEventLoop, connector: Connector, traffic: Traffic
+) -> AsyncIterator[Rings]:
+    """LISTEN on a new connection until the context is left; what it asks is counted in *traffic*.
 
     Raises:
         StoreUnavailable: no database.
     """
-    with translated():
+    with counted(traffic), translated():
         connection = await trio_asyncio.aio_as_trio(connector.connect, loop=loop)()
     try:
-        rings = Rings(loop, connection, *trio.open_memory_channel[Ring](_BUFFER))
+        rings = Rings(loop, connection, *trio.open_memory_channel[Ring](_BUFFER), traffic)
         connection.add_termination_listener(rings.end)
-        with translated():
+        with counted(traffic), translated():
             await trio_asyncio.aio_as_trio(connection.add_listener, loop=loop)(CHANNEL, rings.take)
         yield rings
     finally:

@@ -60,6 +60,7 @@ _RECORD = "insert into hango_migrations (number, name, sha256) values ($1, $2, $
 _LOST = (
     OSError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
     asyncpg.PostgresConnectionError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,

@@ -10,7 +10,7 @@ Used by the other modules of the store; the rest of hango only opens it.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from typing import TypeAlias, TypeVar
 
@@ -18,7 +18,8 @@ import attrs
 import trio
 import trio_asyncio
 
-from hango.store.connections import BROKEN, Connection, Connector, translated
+from hango.errors import StoreUnavailable
+from hango.store.connections import BROKEN, Connection, Connector, counted, translated
 from hango.store.listen import Rings, open_rings
 from hango.store.queries import Query
 from hango.store.rows import Row
@@ -96,7 +97,7 @@ class Pool:
     """The process's connections to one database.
 
     Attributes:
-        in_flight: units of work now under way.
+        in_flight: units of work, and exchanges of those who listen, now under way.
         statements: units of work begun since the pool was opened.
         now: the time lease statements are told; None (outside tests, always) leaves it to Postgres.
     """
@@ -106,6 +107,7 @@ class Pool:
     _loop: trio_asyncio.TrioEventLoop
     _slots: Slots
     _heartbeat: Slots = attrs.field(factory=lambda: Slots(1))
+    _listening: list[Rings] = attrs.field(factory=list)
     in_flight: int = 0
     statements: int = 0
 
@@ -169,31 +171,46 @@ class Pool:
         """
         await self._run(self._slots, _ping, deadline, write=False)
 
-    def listen(self) -> AbstractAsyncContextManager[Rings]:
-        """Listen to the doorbell on a connection of its own; see `Rings`."""
-        return open_rings(self._loop, self.connector)
+    @asynccontextmanager
+    async def listen(self) -> AsyncIterator[Rings]:
+        """Listen to the doorbell on a connection of its own; see `Rings`.
+
+        Raises:
+            StoreUnavailable: no database.
+        """
+        async with open_rings(self._loop, self.connector, self) as rings:
+            self._listening.append(rings)
+            try:
+                yield rings
+            finally:
+                self._listening.remove(rings)
+
+    async def hear_out(self) -> None:
+        """Return when everybody who listens here has been told of all that was rung before.
+
+        For tests that own time: a ring on its way is in no other count.
+        """
+        for rings in tuple(self._listening):
+            with suppress(StoreUnavailable):  # its reader finds out by itself
+                await rings.hear_out()
 
     async def _run(self, slots: Slots, work: Work[T], deadline: float, *, write: bool) -> T:
         """Run *work* in one hop on a slot of *slots*, whatever happens giving the slot back."""
         expiry = trio.current_time() + deadline
-        self.in_flight += 1
-        try:
-            with translated():
-                with trio.fail_at(expiry):
-                    lease = _Lease(await slots.take())
-                try:
-                    with trio.fail_at(expiry, shield=write):
-                        self.statements += 1
-                        hop = trio_asyncio.aio_as_trio(self._unit, loop=self._loop)
-                        result: T = await hop(lease, work, once_more=not write)
-                        return result
-                except trio.TooSlowError:
-                    lease.drop()  # a backend that hangs would hang the next one, too
-                    raise
-                finally:
-                    slots.put(lease.connection)
-        finally:
-            self.in_flight -= 1
+        with counted(self), translated():
+            with trio.fail_at(expiry):
+                lease = _Lease(await slots.take())
+            try:
+                with trio.fail_at(expiry, shield=write):
+                    self.statements += 1
+                    hop = trio_asyncio.aio_as_trio(self._unit, loop=self._loop)
+                    result: T = await hop(lease, work, once_more=not write)
+                    return result
+            except trio.TooSlowError:
+                lease.drop()  # a backend that hangs would hang the next one, too
+                raise
+            finally:
+                slots.put(lease.connection)
 
     async def _unit(self, lease: _Lease, work: Work[T], *, once_more: bool) -> T:
         """The asyncio side of `_run`; *once_more* if the connection turns out to be dead."""

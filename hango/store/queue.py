@@ -23,12 +23,16 @@ from hango.telemetry import metrics, names
 
 LIST_CLAIMABLE_HEADS = QUERIES["list_claimable_heads"]
 CLAIM_NEXT_RUN = QUERIES["claim_next_run"]
-RELEASE_UNANSWERED_CLAIMS = QUERIES["release_unanswered_claims"]
+FIND_UNANSWERED_CLAIMS = QUERIES["find_unanswered_claims"]
+RELEASE_UNANSWERED_CLAIM = QUERIES["release_unanswered_claim"]
 RENEW_LEASES = QUERIES["renew_leases"]
 RECLAIM_LAPSED_RUNS = QUERIES["reclaim_lapsed_runs"]
 
 _MARGIN = 0.1  # of the ttl: what clocks and schedulers may differ by before two owners overlap
 _SWEEP_PAGE = 100  # rows locked at once
+# Seconds after which a claim that was asked for is made or never will be: it is sent within
+# WRITE_DEADLINE, and the server gives up on a lock within the 20 s of `hango.store.connections`.
+_ANSWERLESS = 30.0
 
 
 @attrs.frozen
@@ -76,7 +80,7 @@ class RunQueue:
     lease_ttl: float
     max_reclaims: int
     only: UUID | None = None
-    _unanswered: set[UUID] = attrs.field(factory=set, init=False)
+    _unanswered: dict[UUID, float] = attrs.field(factory=dict, init=False)  # until when (trio clock)
 
     async def look(self, limit: int) -> Look:
         """List up to *limit* sessions whose head may be claimed now."""
@@ -111,7 +115,7 @@ class RunQueue:
             _count_claim("lost")
             return None
         except StoreUnavailable:
-            self._unanswered.add(session_id)
+            self._unanswered[session_id] = asked_at + _ANSWERLESS
             raise
         return self._claimed(answer[0], asked_at) if answer else None
 
@@ -130,14 +134,22 @@ class RunQueue:
             await self._give_back_unanswered(session_id)
 
     async def _give_back_unanswered(self, session_id: UUID) -> None:
-        if session_id in self._unanswered:
+        """Give back what was claimed; look again, later, for a claim that may still be on its way."""
+        if (until := self._unanswered.get(session_id)) is None:
+            return
+        over = trio.current_time() >= until
+        for claim in await self._pool.rows(
+            FIND_UNANSWERED_CLAIMS, session_id=session_id, owner_id=self.owner_id
+        ):
             await self._pool.write(
-                RELEASE_UNANSWERED_CLAIMS,
-                session_id=session_id,
+                RELEASE_UNANSWERED_CLAIM,
+                run_id=claim["id"],
+                claim_epoch=claim["claim_epoch"],
                 owner_id=self.owner_id,
                 now=self._pool.now(),
             )
-            self._unanswered.discard(session_id)
+        if over:
+            del self._unanswered[session_id]
 
     def _claimed(self, answer: rows.Row, asked_at: float) -> Claim | None:
         if answer["id"] is None:

@@ -24,6 +24,7 @@ from hango.domain import (
     Limits,
     Message,
     NewMessage,
+    Result,
     Run,
     RunError,
     RunState,
@@ -137,12 +138,22 @@ def _stop_reason(row: Row) -> StopReason | None:
     return StopReason(str(row["stop_reason"])) if row["stop_reason"] else None
 
 
+def result(column: str | None) -> Result | None:
+    """Read the result of a call."""
+    return None if column is None else _converter.structure(_loaded(column), Result)
+
+
 # --- and back ------------------------------------------------------------------------------
 
 
 def dump_usage(usage: Usage | None) -> str | None:
     """Write a usage for a json column."""
     return None if usage is None else dump_json(attrs.asdict(usage))
+
+
+def dump_result(result: Result) -> str:
+    """Write the result of a call for a json column."""
+    return dump_json(attrs.asdict(result))
 
 
 def dump_limits(limits: Limits) -> str:

@@ -29,6 +29,7 @@ from hango.domain import (
 )
 from hango.errors import NotFound
 from hango.store import rows
+from hango.store.effects import EffectLedger
 from hango.store.fence import Fence
 from hango.store.pool import Pool
 from hango.store.queries import QUERIES
@@ -102,6 +103,11 @@ class Claim:
     @lost.setter
     def lost(self, lost: bool) -> None:
         self._fence.lost = lost
+
+    @property
+    def ledger(self) -> EffectLedger:
+        """The ledger of the run's calls, to be written under this claim."""
+        return EffectLedger(self.run.id, self._fence)
 
     async def load(self) -> Execution:
         """Read session, creator and agent as they are now: rights are today's.

@@ -1,7 +1,8 @@
 """Tools: what they are, how they are registered, and the one place where they are called.
 
-Rule: a tool runs only through a `View`, which holds the allow-list at the call and turns everything
-that goes wrong into an error result.  The agent loop knows views as its ``Toolbox``.
+Rule: a tool runs only through a `View`, which holds the allow-list at the call, turns everything
+that goes wrong into an error result, and starts an unsafe call once, however often its turn is driven.
+The agent loop knows views as its ``Toolbox``.
 """
 
 from hango.tools.builtin import builtin_tools

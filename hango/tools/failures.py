@@ -6,7 +6,7 @@ Rule: nothing here trusts an exception.  Its text may be huge, hold secrets, or 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from itertools import islice
 
@@ -31,6 +31,7 @@ class ErrorKind(StrEnum):
     INVALID_ARGUMENTS = "invalid_arguments"
     TIMEOUT = "timeout"
     STUCK_THREADS = "stuck_threads"
+    INTERRUPTED = "interrupted"  # started by an earlier execution, which left no result
     EXCEPTION = "exception"
     INVALID_RESULT = "invalid_result"
     TOOL_ERROR = "tool_error"  # the tool itself returned an error result
@@ -81,18 +82,12 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def _told(error: BaseException, kind: ErrorKind) -> str:
-    name = cut_text(type(error).__name__, 200)
-    message = redact(cut_text(_text(error), _MAX_READ)).strip()
+    name = cut_text(_read(lambda: type(error).__name__, "an error without a name"), 200)
+    text = _read(lambda: str(error), "(its message cannot be read)")
+    message = redact(cut_text(text, _MAX_READ)).strip()
     if message and kind is not ErrorKind.EXCEPTION and isinstance(error, InvalidInput):
         return message
     return f"{name}: {message}" if message else name
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except BaseException:  # noqa: BLE001  # whatever it raises: the call goes on, without its text
-        return "(its message cannot be read)"
 
 
 def _located(error: BaseException) -> str:
@@ -101,5 +96,13 @@ def _located(error: BaseException) -> str:
         f"{frame.f_globals.get('__name__', '?')}.{frame.f_code.co_name}:{line}"
         for frame, line in traceback.walk_tb(error.__traceback__)
     ]
-    kind = f"{type(error).__module__}.{type(error).__qualname__}"
+    kind = _read(lambda: f"{type(error).__module__}.{type(error).__qualname__}", "?")
     return f"{kind} at {' > '.join(frames[-MAX_FRAMES:])}"
+
+
+def _read(read: Callable[[], str], otherwise: str) -> str:
+    """Return what *read* finds, as a plain text; *otherwise* when it finds trouble."""
+    try:
+        return str.__str__(read())
+    except BaseException:  # noqa: BLE001  # whatever it raises: the call goes on, without this text
+        return otherwise

@@ -1,22 +1,25 @@
 """The tools a process has, and the views of them that agents get.
 
-Rule: `View.call` never raises but `trio.Cancelled`, and no failure of a tool gets past it: it comes
-back as an error result that is bounded, clean and never empty.  The allow-list is held here, at the
-call.
+Rule: no failure of a tool gets past `View.call`: it comes back as an error result that is bounded,
+clean and never empty.  What does get past it is `trio.Cancelled`, and the ledger's errors.  The
+allow-list is held here, at the call.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TypeAlias
 
 import attrs
 import trio
 
 from hango.codec import cut_text
-from hango.domain import Effects, Result, ToolContext, ToolDefinition, ToolUseBlock
+from hango.domain import Ledger, Result, ToolContext, ToolDefinition, ToolUseBlock
 from hango.errors import RegistrationError
 from hango.telemetry import metrics, names
+from hango.tools.effects import MAY_HAVE, RECORDED, once
 from hango.tools.failures import MAX_MESSAGE, ErrorKind, Failure
 from hango.tools.threads import Threads
 from hango.tools.tool import Tool, as_result
@@ -24,8 +27,8 @@ from hango.tools.tool import Tool, as_result
 UNKNOWN = "_unknown"  # label of names no registry knows: a model makes up as many as it likes
 MAX_ECHO = 80  # bytes of a name or argument text that are told back
 
-# Running these twice needs the ledger of started and finished calls, which is not there yet.
-_NEED_LEDGER = frozenset({Effects.KEYED, Effects.UNSAFE})
+Bound: TypeAlias = Mapping[str, object]
+"""Arguments as a tool's function takes them, by name."""
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +44,7 @@ class Registry:
         """Add *tool*.
 
         Raises:
-            RegistrationError: not a tool, its name is taken, or its effects need a ledger.
+            RegistrationError: not a tool, or its name is taken.
         """
         if not isinstance(tool, Tool):
             kind = type(tool).__name__  # type: ignore[unreachable]  # plug-ins need not be typed
@@ -49,11 +52,6 @@ class Registry:
         if (other := self._tools.get(tool.name)) is not None:
             raise RegistrationError(
                 f"tool {tool.name} of {tool.module}: the name is taken by the one of {other.module}"
-            )
-        if tool.effects in _NEED_LEDGER:
-            raise RegistrationError(
-                f"tool {tool.name} of {tool.module}: effects {tool.effects} cannot be used yet: "
-                "nothing records which of its calls were started; the ledger for that comes later"
             )
         self._tools[tool.name] = tool
 
@@ -97,15 +95,24 @@ class View:
     # A tool that raises KeyboardInterrupt is a tool that failed.  Ctrl-C is not: under protection it
     # is raised in the main task, wherever it is pressed.
     @trio.lowlevel.enable_ki_protection
-    async def call(self, call: ToolUseBlock, context: ToolContext) -> Result:
-        """Run one call.  Every failure is an error result; only `trio.Cancelled` is raised."""
-        outcome = self._refusal(call) or await self._run(call, context)
-        if isinstance(outcome, Failure):
-            self._report(call.name, outcome)
-            return Result(self._cut_error(outcome.message), is_error=True)
-        if outcome.is_error:
-            self._report(call.name, Failure(ErrorKind.TOOL_ERROR, ""))
-        return self._cut(outcome)
+    async def call(self, call: ToolUseBlock, context: ToolContext, ledger: Ledger) -> Result:
+        """Run one call, or tell what came of it before, if its tool must not just run twice.
+
+        Every failure of the tool is an error result.  Cancelled midway, nothing comes back, whatever
+        the tool makes of it.
+
+        Raises:
+            StoreError: as *ledger* does; of tools that are `read_only` or `idempotent` it is not asked.
+        """
+        bound = self._refusal(call) or self._bound(call)
+        if isinstance(bound, Failure):
+            return self._told(call.name, bound)
+        tool = self._tools[call.name]
+        body = partial(self._run, tool, bound, context)
+        if tool.effects not in RECORDED:
+            return await body()
+        outcome = await once(tool, context, ledger, body)
+        return self._told(tool.name, outcome) if isinstance(outcome, Failure) else outcome
 
     def _refusal(self, call: ToolUseBlock) -> Failure | None:
         """Return why the call is not even tried."""
@@ -127,28 +134,44 @@ class View:
             )
         return None
 
-    async def _run(self, call: ToolUseBlock, context: ToolContext) -> Result | Failure:
-        tool = self._tools[call.name]
+    def _bound(self, call: ToolUseBlock) -> Bound | Failure:
+        """Return the arguments as the tool takes them, or what is wrong with them."""
+        try:
+            return self._tools[call.name].bind(call.input)
+        except BaseException as error:  # noqa: BLE001  # checking may run code of the tool's types
+            return Failure.of(ErrorKind.INVALID_ARGUMENTS, error)
+
+    async def _run(self, tool: Tool, bound: Bound, context: ToolContext) -> Result:
+        """Run the tool's body, within its time."""
         seconds = self._timeout if tool.timeout is None else min(tool.timeout, self._timeout)
         with trio.move_on_after(seconds):
-            outcome = await self._attempt(tool, call, context)
+            outcome = await self._attempt(tool, bound, context)
             # A cancel that the tool swallowed, turned into another error or put into a group comes
             # back here, as itself: to the scope above if it was the timeout's, to the caller if not.
             await trio.lowlevel.checkpoint_if_cancelled()
-            return outcome
-        return Failure(ErrorKind.TIMEOUT, f"{tool.name} took longer than {seconds:g} s and was stopped")
+            return self._told(tool.name, outcome)
+        late = f"{tool.name} took longer than {seconds:g} s and was stopped"
+        warning = f"; {MAY_HAVE}" if tool.effects in RECORDED else ""
+        return self._told(tool.name, Failure(ErrorKind.TIMEOUT, late + warning))
 
-    async def _attempt(self, tool: Tool, call: ToolUseBlock, context: ToolContext) -> Result | Failure:
+    async def _attempt(self, tool: Tool, bound: Bound, context: ToolContext) -> Result | Failure:
         """Try the call; the border where whatever a tool raises becomes a value."""
-        stage = ErrorKind.INVALID_ARGUMENTS
+        stage = ErrorKind.EXCEPTION
         try:
-            bound = tool.bind(call.input)
-            stage = ErrorKind.EXCEPTION
             value = await tool.invoke(bound, context, self._threads)
             stage = ErrorKind.INVALID_RESULT
             return as_result(value)
         except BaseException as error:  # noqa: BLE001  # SystemExit too; `_run` raises a cancel anew
             return Failure.of(stage, error)
+
+    def _told(self, name: str, outcome: Result | Failure) -> Result:
+        """Return *outcome* as the model gets it; report it if it is an error."""
+        if isinstance(outcome, Failure):
+            self._report(name, outcome)
+            return Result(self._cut_error(outcome.message), is_error=True)
+        if outcome.is_error:
+            self._report(name, Failure(ErrorKind.TOOL_ERROR, ""))
+        return self._cut(outcome)
 
     def _report(self, name: str, failure: Failure) -> None:
         """Count and log a failure: no arguments, no message, no made-up name."""

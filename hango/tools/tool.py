@@ -138,7 +138,8 @@ def as_result(value: object) -> Result:
 def _as_text(value: object) -> str:
     if value is None:
         return NOTHING
-    return (value or NOTHING) if isinstance(value, str) else dump_json(value)
+    # a text of a kind of its own (an enum's, a template's) is taken for what it says
+    return (str.__str__(value) or NOTHING) if isinstance(value, str) else dump_json(value)
 
 
 def _is_async(function: Function) -> bool:

@@ -15,17 +15,25 @@ from hango.domain import AgentDefinition, JsonObject, Limits
 from hango.errors import InvalidInput
 from hango.store.agents import Agents, NewAgent
 from hango.web.auth import administrator, scope
-from hango.web.page import page_to_json, read_id_cursor, read_limit
 from hango.web.shapes import agent_to_json
-from hango.web.wire import LONG, Fields, answer, read_fields, read_id
+from hango.web.wire import (
+    LONG,
+    Fields,
+    answer,
+    page_to_json,
+    read_fields,
+    read_id,
+    read_id_cursor,
+    read_limit,
+)
 
-_SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+SLUG = "[a-z0-9][a-z0-9-]{0,62}"
 
 # the most an agent may ask for; a process's own settings are usually far below
-_MOST_ITERATIONS = 1000
-_LONGEST_TOOL_TIMEOUT = 3600  # seconds
-_LONGEST_RUN_DEADLINE = 24 * 3600  # seconds
-_MOST_TOKENS = 10_000_000
+MOST_ITERATIONS = 1000
+LONGEST_TOOL_TIMEOUT = 3600  # seconds
+LONGEST_RUN_DEADLINE = 24 * 3600  # seconds
+MOST_TOKENS = 10_000_000
 
 
 @attrs.frozen
@@ -58,7 +66,7 @@ class AgentRoutes:
         user = administrator()
         wanted = read_agent(await read_fields(), self.registered)
         agent = await self.agents.create(user.tenant_id, wanted, actor=user.id)
-        return answer(agent_to_json(agent), 201, location=f"/v1/agents/{agent.id}")
+        return answer(agent_to_json(agent), 201, {"Location": f"/v1/agents/{agent.id}"})
 
     async def list(self) -> Response:
         """Answer a page of agents, newest first."""
@@ -109,7 +117,7 @@ def _as_given(stored: AgentDefinition) -> dict[str, object]:
 
 def _read_slug(fields: Fields) -> str:
     slug = fields.text("slug")
-    if _SLUG.fullmatch(slug) is None:
+    if re.fullmatch(SLUG, slug) is None:
         raise InvalidInput(
             "must be 1 to 63 small letters, digits and hyphens, and not begin with a hyphen",
             field="slug",
@@ -127,10 +135,10 @@ def _read_completion(fields: Fields) -> JsonObject | None:
 def _read_limits(fields: Fields) -> Limits:
     given = Fields.of(fields.take("limits", {}), "limits")
     limits = Limits(
-        max_iterations=given.whole("max_iterations", _MOST_ITERATIONS),
-        tool_timeout=given.seconds("tool_timeout", _LONGEST_TOOL_TIMEOUT),
-        run_deadline=given.seconds("run_deadline", _LONGEST_RUN_DEADLINE),
-        max_tokens=given.whole("max_tokens", _MOST_TOKENS),
+        max_iterations=given.whole("max_iterations", MOST_ITERATIONS),
+        tool_timeout=given.seconds("tool_timeout", LONGEST_TOOL_TIMEOUT),
+        run_deadline=given.seconds("run_deadline", LONGEST_RUN_DEADLINE),
+        max_tokens=given.whole("max_tokens", MOST_TOKENS),
     )
     given.end()
     return limits

@@ -15,11 +15,15 @@ from werkzeug.exceptions import HTTPException
 
 from hango.store.accounts import Accounts
 from hango.store.agents import Agents
+from hango.store.audit import Audit
 from hango.store.pool import Pool
 from hango.store.runs import Runs
 from hango.store.sessions import Sessions
+from hango.web.admin import AuditRoutes, UserRoutes
 from hango.web.agents import AgentRoutes, Registered
 from hango.web.auth import AuthRoutes
+from hango.web.endings import Endings
+from hango.web.openapi import DocumentRoutes
 from hango.web.problem import DRAINING, Refused, answer_error
 from hango.web.runs import RunRoutes
 from hango.web.sessions import SessionRoutes
@@ -34,6 +38,7 @@ class Stores:
     agents: Agents
     sessions: Sessions
     runs: Runs
+    audit: Audit
     pool: Pool
 
 
@@ -57,23 +62,39 @@ class WebSettings:
     ping_timeout: float = 2.0
 
 
-def create_app(stores: Stores, settings: WebSettings, draining: trio.Event) -> QuartTrio:
+@attrs.frozen
+class WebApp:
+    """The application, as `hango.web.server` takes it.
+
+    Attributes:
+        asgi: what answers requests.
+        endings: what must listen while it does.
+    """
+
+    asgi: QuartTrio
+    endings: Endings
+
+
+def create_app(stores: Stores, settings: WebSettings, draining: trio.Event) -> WebApp:
     """Make the application; *draining* is set when this process is to take no new runs."""
-    app = QuartTrio("hango.web")
+    app = QuartTrio("hango.web", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_body
     app.config["BODY_TIMEOUT"] = settings.body_timeout
     # the server cuts a reader that stands still; a slow one may take its time
     app.config["RESPONSE_TIMEOUT"] = None
     # /v1//runs is a wrong path, answered as one, not a redirect
     app.url_map.merge_slashes = False
+    app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False
     app.register_error_handler(Exception, answer_error)
     app.register_error_handler(HTTPException, answer_error)
     app.register_blueprint(HealthRoutes(stores.pool, settings.ping_timeout, draining).blueprint())
-    app.register_blueprint(_v1(stores, settings, draining))
-    return app
+    app.register_blueprint(DocumentRoutes.of_this_version().blueprint())
+    endings = Endings(stores.pool, stores.runs, draining)
+    app.register_blueprint(_v1(stores, settings, endings))
+    return WebApp(app, endings)
 
 
-def _v1(stores: Stores, settings: WebSettings, draining: trio.Event) -> Blueprint:
+def _v1(stores: Stores, settings: WebSettings, endings: Endings) -> Blueprint:
     auth = AuthRoutes(stores.accounts)
     registered = Registered(settings.providers, settings.tools)
     v1 = Blueprint("v1", __name__, url_prefix="/v1")
@@ -82,7 +103,9 @@ def _v1(stores: Stores, settings: WebSettings, draining: trio.Event) -> Blueprin
         auth,
         AgentRoutes(stores.agents, registered),
         SessionRoutes(stores.sessions),
-        RunRoutes(stores.runs, stores.sessions, settings.max_live_runs, draining),
+        RunRoutes(stores.runs, stores.sessions, endings, settings.max_live_runs, endings.draining),
+        UserRoutes(stores.accounts),
+        AuditRoutes(stores.audit),
     ):
         v1.register_blueprint(routes.blueprint())
     return v1

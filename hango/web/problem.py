@@ -22,6 +22,8 @@ from hango.errors import (
     Forbidden,
     HangoError,
     InvalidInput,
+    KeyReused,
+    LastOwner,
     NotFound,
     SessionBusy,
     SessionQueueFull,
@@ -30,6 +32,7 @@ from hango.errors import (
 )
 
 CONTENT_TYPE = "application/problem+json"
+IDEMPOTENCY_KEY = "Idempotency-Key"
 LONGEST_DETAIL = 500  # bytes; a detail may quote what the client sent
 LONGEST_FIELD = 200  # bytes; an unknown key is as long as the client likes
 
@@ -60,10 +63,12 @@ METHOD_NOT_ALLOWED = Kind(405, "method_not_allowed", "This method is not known h
 REQUEST_TIMEOUT = Kind(408, "request_timeout", "The body did not arrive in time")
 CONFLICT = Kind(409, "conflict", "Somebody else was first; nothing was changed")
 ALREADY_EXISTS = Kind(409, "already_exists", "The name is taken")
+LAST_OWNER = Kind(409, "last_owner", "A tenant must have an active owner")
 SESSION_BUSY = Kind(409, "session_busy", "The session has a queued or running run")
 TOO_LARGE = Kind(413, "too_large", "The body is larger than this server accepts")
 UNSUPPORTED_MEDIA = Kind(415, "unsupported_media_type", "The body must be application/json")
 INVALID = Kind(422, "invalid", "The request says something that cannot be")
+KEY_REUSED = Kind(422, "idempotency_key_reused", "The key came with another body before")
 # a run takes seconds: sooner is a wasted request
 QUEUE_FULL = Kind(429, "session_queue_full", "The session has as many live runs as it may", 5)
 INTERNAL = Kind(500, "internal", "Something went wrong inside the server")
@@ -76,6 +81,7 @@ _OF_ERRORS: Mapping[type[HangoError], Kind] = {
     NotFound: NOT_FOUND,
     AlreadyExists: ALREADY_EXISTS,
     StateConflict: CONFLICT,
+    LastOwner: LAST_OWNER,
     SessionBusy: SESSION_BUSY,
     SessionQueueFull: QUEUE_FULL,
     StoreUnavailable: UNAVAILABLE,
@@ -105,7 +111,8 @@ class Problem:
 
     Attributes:
         detail: what is wrong this time; the title again when there is no more to say.
-        field: path of the offending field of the body, or name of the query parameter; may be empty.
+        field: path of the offending field of the body, or name of the query parameter or header; may
+            be empty.
         headers: of the answer, beside its type; may be empty.
     """
 
@@ -142,6 +149,8 @@ def problem_of(error: Exception) -> Problem:
             return Problem(INVALID, cut_text(f"{field} {error}".strip(), LONGEST_DETAIL), field)
         case Refused():
             return Problem(error.kind, str(error) or error.kind.title)
+        case KeyReused():
+            return Problem(KEY_REUSED, KEY_REUSED.title, IDEMPOTENCY_KEY)
         case AlreadyExists():
             return Problem(ALREADY_EXISTS, cut_text(str(error), LONGEST_DETAIL))
         case HTTPException():

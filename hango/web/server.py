@@ -18,10 +18,21 @@ from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData
 from hypercorn.trio import serve as hypercorn_serve
 from hypercorn.trio.tcp_server import TCPServer
-from hypercorn.typing import ASGIReceiveCallable, ASGIReceiveEvent, ASGISendCallable, Scope
+from hypercorn.typing import (
+    ASGIReceiveCallable,
+    ASGIReceiveEvent,
+    ASGISendCallable,
+    ASGISendEvent,
+    HTTPScope,
+    Scope,
+)
 from quart_trio import QuartTrio
 
-GRACEFUL = 10.0  # seconds that open requests get to finish; none of ours takes one
+from hango.web.app import WebApp
+
+# seconds that open requests get to finish; none of ours takes one, and whoever waits for a run was
+# told when the drain began
+GRACEFUL = 10.0
 # seconds between two requests of one connection: as nginx, and above what clients and proxies keep
 # (60 s is common), so that the one who closes is the one who would otherwise send into the void
 KEEP_ALIVE = 75.0
@@ -33,7 +44,7 @@ LINGER = 2.0  # seconds in which a client can read our last answer before the so
 
 
 async def serve(
-    app: QuartTrio,
+    app: WebApp,
     bind: str,
     *,
     stop: trio.Event,
@@ -53,13 +64,17 @@ async def serve(
         OSError: *bind* cannot be listened on.
     """
     hypercorn.trio.run.TCPServer = SoundTCPServer  # type: ignore[attr-defined]  # its only seam
-    await hypercorn_serve(
-        Intake(app),
-        _config(bind, graceful),
-        shutdown_trigger=stop.wait,
-        task_status=task_status,
-        mode="asgi",
-    )
+    config = _config(bind, graceful)
+    async with trio.open_nursery() as ear:
+        ear.start_soon(app.endings.listen)
+        await hypercorn_serve(
+            Intake(app.asgi),
+            config,
+            shutdown_trigger=stop.wait,
+            task_status=task_status,
+            mode="asgi",
+        )
+        ear.cancel_scope.cancel()
 
 
 def _config(bind: str, graceful: float) -> Config:
@@ -89,6 +104,7 @@ class Intake:
     no path at all (``*``, or a bare query), at which the framework would stumble before it can answer.
     A body may have no declared length, and some versions of the framework buffer such a one without
     a bound: here it ends one byte after the bound, so that it is refused for its size.
+    An answer to what has not all been read ends the connection, and here it says so.
     """
 
     def __init__(self, app: QuartTrio) -> None:
@@ -102,6 +118,7 @@ class Intake:
         if scope["type"] == "http" or scope["type"] == "websocket":
             scope["path"] = _path_of(scope["path"])
         if scope["type"] == "http":
+            receive, send = _farewell(scope, receive, send)
             receive = _cut_body(receive, self._most)
         await self._app(scope, receive, send)
 
@@ -114,6 +131,32 @@ def _path_of(target: str) -> str:
     except ValueError:  # a host that cannot be one
         path = ""
     return path if path.startswith("/") else "/"
+
+
+def _farewell(
+    scope: HTTPScope, receive: ASGIReceiveCallable, send: ASGISendCallable
+) -> tuple[ASGIReceiveCallable, ASGISendCallable]:
+    """Return *receive*, and a *send* that says ``Connection: close`` while the body is still coming.
+
+    The server closes the connection then, and a client that was not told would send its next request
+    into the void (RFC 9112 §9.6).  HTTP/2 has streams for that, and no such header.
+    """
+    names = {name.lower() for name, _ in scope["headers"]}
+    coming = scope["http_version"] != "2" and bool(names & {b"content-length", b"transfer-encoding"})
+
+    async def receive_watched() -> ASGIReceiveEvent:
+        nonlocal coming
+        event = await receive()
+        if event["type"] == "http.request" and not event["more_body"]:
+            coming = False
+        return event
+
+    async def send_farewell(event: ASGISendEvent) -> None:
+        if event["type"] == "http.response.start" and coming:
+            event["headers"] = [*event["headers"], (b"connection", b"close")]
+        await send(event)
+
+    return receive_watched, send_farewell
 
 
 def _cut_body(receive: ASGIReceiveCallable, most: int) -> ASGIReceiveCallable:

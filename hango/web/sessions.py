@@ -23,9 +23,17 @@ from hango.domain import (
 from hango.errors import InvalidInput
 from hango.store.sessions import Sessions
 from hango.web.auth import scope
-from hango.web.page import page_to_json, read_id_cursor, read_limit, read_seq_cursor
 from hango.web.shapes import message_to_json, session_to_json
-from hango.web.wire import Fields, answer, read_fields, read_id
+from hango.web.wire import (
+    Fields,
+    answer,
+    page_to_json,
+    read_fields,
+    read_id,
+    read_id_cursor,
+    read_limit,
+    read_seq_cursor,
+)
 
 MOST_BLOCKS = 1000  # of one message; real ones have a handful
 
@@ -57,7 +65,7 @@ class SessionRoutes:
         agent_id, title = fields.text("agent_id"), fields.text("title", "")
         fields.end()
         session = await self.sessions.create(scope(), read_id(agent_id), title)
-        return answer(session_to_json(session), 201, location=f"/v1/sessions/{session.id}")
+        return answer(session_to_json(session), 201, {"Location": f"/v1/sessions/{session.id}"})
 
     async def list(self) -> Response:
         """Answer a page of the sessions the caller may see, newest first."""

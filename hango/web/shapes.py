@@ -1,4 +1,4 @@
-"""The JSON of agents, sessions, messages, runs and users, as the API answers it.
+"""The JSON of everything the API answers.
 
 Rule: every key is spelled here, in the order it is sent, so that a new field of the domain is not
 published by accident.  Imports no web server: the command line prints the same shapes.
@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from hango.codec import blocks_to_json
 from hango.domain import (
     AgentDefinition,
+    ApiKey,
+    AuditEvent,
     JsonObject,
     Limits,
     Message,
@@ -20,6 +22,7 @@ from hango.domain import (
     Usage,
     User,
 )
+from hango.store.accounts import NewKey
 
 
 def user_to_json(user: User) -> JsonObject:
@@ -31,6 +34,37 @@ def user_to_json(user: User) -> JsonObject:
         "role": user.role.value,
         "status": user.status.value,
         "created_at": time_to_json(user.created_at),
+    }
+
+
+def key_to_json(key: ApiKey) -> JsonObject:
+    """Return a key, without its text."""
+    return {
+        "id": str(key.id),
+        "user_id": str(key.user_id),
+        "prefix": key.prefix,
+        "revoked_at": time_to_json(key.revoked_at),
+        "last_used_at": time_to_json(key.last_used_at),
+        "created_at": time_to_json(key.created_at),
+    }
+
+
+def new_key_to_json(key: NewKey) -> JsonObject:
+    """Return a key just made, with its text: the only time it is shown."""
+    return {"id": str(key.id), "user_id": str(key.user_id), "key": key.key}
+
+
+def audit_event_to_json(event: AuditEvent) -> JsonObject:
+    """Return something that was done."""
+    return {
+        "id": str(event.id),
+        "actor_id": _or_none(event.actor_id),
+        "action": event.action,
+        "target_kind": event.target_kind,
+        "target_id": str(event.target_id),
+        "detail": event.detail,
+        "trace_id": event.trace_id,
+        "created_at": time_to_json(event.created_at),
     }
 
 

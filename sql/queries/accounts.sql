@@ -39,10 +39,13 @@ select *
  order by id desc
  limit $limit;
 
--- name: lock_owners
--- Whoever may take away an owner queues here, so that the last one cannot be taken by two at once.
-select id from users
- where tenant_id = $tenant_id and role = 'owner' and status = 'active'
+-- name: lock_user_and_owners
+-- The user, and every active owner: whoever may take one away queues here, so that the last one
+-- cannot be taken by two at once.
+select *
+  from users
+ where tenant_id = $tenant_id
+   and (id = $user_id or role = 'owner' and status = 'active')
  order by id
    for no key update;
 

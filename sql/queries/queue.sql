@@ -58,18 +58,24 @@ select head.due, claimed.*
   from head
   left join claimed on true;
 
--- name: release_unanswered_claims
--- Give back what this process claimed in a statement whose answer it never got: it has no actor, and
--- nothing has been done for it.  Only for a session of which this process executes nothing.
+-- name: find_unanswered_claims
+-- What this process claimed in a statement whose answer it never got: it has no actor, and nothing has
+-- been done for it.  Only for a session of which this process executes nothing.
+select id, claim_epoch
+  from runs
+ where session_id = $session_id and state = 'running' and owner_id = $owner_id;
+
+-- name: release_unanswered_claim
+-- Give such a claim back.  By its epoch: this statement, too, may reach the database long after it was
+-- given up, and must not take the run from a later claim of the same process.
 with released as (
     update runs
        set state = case when cancel_requested_at is null then 'queued' else 'cancelled' end,
            finished_at = case when cancel_requested_at is not null
                               then coalesce($now::timestamptz, now()) end,
            owner_id = null, lease_expires_at = null, last_owner_id = owner_id
-     where session_id = $session_id
-       and state = 'running'
-       and owner_id = $owner_id
+     where id = $run_id
+       and owner_id = $owner_id and claim_epoch = $claim_epoch and state = 'running'
     returning session_id, id
 )
 select pg_notify('hango', session_id || ' ' || id) as rung from released;

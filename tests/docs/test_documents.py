@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,12 +20,38 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 EXAMPLES = Sybil(parsers=[PythonCodeBlockParser()])
 
+TEST = re.compile(r"^(?:async )?def (test_\w+)", re.MULTILINE)
+PAGES_WITH_TESTS = [page for page in PAGES if TEST.search(page.read_text("utf-8"))]
+# a block whose first line is a comment with a file's name is that file
+NAMED_BLOCK = re.compile(r"^```\w+\n(?=# ([\w.]+\.\w+)\n)(.*?)^```$", re.MULTILINE | re.DOTALL)
+WARNINGS = ("-W", "error", "-W", "ignore:'AbstractChildWatcher' is deprecated:DeprecationWarning")
+
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_python_code_runs(page: Path) -> None:
     """Every block of Python in a page runs, in order, in one namespace."""
     for example in EXAMPLES.parse(page):
         example.evaluate()
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_TESTS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_tests_in_a_page_pass(page: Path, tmp_path: Path, server: str) -> None:
+    """A reader who copies a page's files, and runs pytest, sees every test in them pass."""
+    files = dict(NAMED_BLOCK.findall(page.read_text("utf-8")))
+    for name, content in files.items():
+        (tmp_path / name).write_text(content, "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *WARNINGS, "-rA"],
+        cwd=tmp_path,
+        env=os.environ | {"HANGO_TEST_DATABASE_URL": server},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout
+    passed = re.findall(r"^PASSED \S+::(\w+)$", done.stdout, re.MULTILINE)
+    assert sorted(passed) == sorted(TEST.findall(page.read_text("utf-8")))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -8,6 +8,10 @@ from hango.store.pool import Pool
 
 from support.world import World, make_world, sql
 
+CALL = (
+    "insert into tool_effects (run_id, turn, ordinal, call_id, tool, effects, state, result, begin_id)"
+    " select id, 1, 0, 'c1', 'pay',"
+)
 REFUSED = {
     "owned while queued": "update runs set owner_id = gen_random_uuid()",
     "a lease while queued": "update runs set lease_expires_at = now()",
@@ -32,6 +36,10 @@ REFUSED = {
         "insert into messages (id, tenant_id, session_id, seq, run_id, role, content)"
         " select gen_random_uuid(), tenant_id, session_id, 1, id, 'user', '[]' from runs limit 1"
     ),
+    "a call of unknown effects": f"{CALL} 'read_only', 'started', null, gen_random_uuid() from runs",
+    "a call finished without result": f"{CALL} 'keyed', 'finished', null, gen_random_uuid() from runs",
+    "a result before the end": f"{CALL} 'unsafe', 'started', '{{}}', gen_random_uuid() from runs",
+    "a call begun by nobody": f"{CALL} 'unsafe', 'started', null, null from runs",
     "another tenant's session": "update runs set tenant_id = (select id from tenants where slug = 'b')",
     "another tenant's agent": (
         "update sessions set agent_id = (select agents.id from agents join tenants"

@@ -2,115 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
 from uuid import UUID
 
 import pytest
 import trio
 
-from hango.domain import (
-    Interrupted,
-    NewMessage,
-    Outcome,
-    OutcomeStatus,
-    Run,
-    StopReason,
-    TextBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    TurnEnd,
-    Usage,
-    new_id,
-)
-from hango.errors import StateConflict, StoreUnavailable
-from hango.store.pool import Pool
-from hango.store.queries import Query
-from hango.store.rows import Row
+from hango.domain import NewMessage, ToolResultBlock, TurnEnd, Usage
+from hango.errors import StateConflict
 from hango.store.transcript import Claim
 from hango.telemetry import names
 
 from support.counters import counted
 from support.locks import row_held, until_waiting
+from support.turn_one import (
+    LostAnswers,
+    Write,
+    append,
+    begin,
+    claimed_in_turn_one,
+    end_turn,
+    everything,
+    finish,
+    hand_on,
+    plainly,
+    release,
+    results,
+    settle,
+)
 from support.world import World, sql
 
-Write = Callable[[Claim], Awaitable[object]]
-
-
-def question(run: Run) -> NewMessage:
-    """The input of a run."""
-    return NewMessage("user", run.input, run.id, 0)
-
-
-def call(run: Run) -> NewMessage:
-    """Turn 1: the model asks for a tool."""
-    return NewMessage("assistant", (ToolUseBlock("c1", "get_time"),), run.id, 1, StopReason.TOOL_USE)
-
-
-def results(run: Run) -> NewMessage:
-    """Turn 1: the tool's result."""
-    return NewMessage("user", (ToolResultBlock("c1", "noon"),), run.id, 1)
-
-
-def answer(run: Run) -> NewMessage:
-    """Turn 2: the final answer."""
-    return NewMessage("assistant", (TextBlock("It is noon."),), run.id, 2, StopReason.END_TURN)
-
-
-def done(run: Run) -> Outcome:
-    """A run that answered in its second turn."""
-    return Outcome(OutcomeStatus.DONE, 2, Usage(3, 4), (answer(run),), StopReason.END_TURN)
-
-
-async def append(claim: Claim) -> object:
-    """Store a turn's assistant message."""
-    return await claim.append([answer(claim.run)])
-
-
-async def end_turn(claim: Claim) -> object:
-    """Store the boundary of the first turn."""
-    return await claim.end_turn(TurnEnd(1, results(claim.run), Usage(1, 2)))
-
-
-async def settle(claim: Claim) -> object:
-    """End the run."""
-    return await claim.settle(done(claim.run))
-
-
-async def release(claim: Claim) -> object:
-    """Give the run back."""
-    return await claim.settle(Interrupted((answer(claim.run),)))
-
-
-WRITES = pytest.mark.parametrize("write", [append, end_turn, settle, release])
+# All an executor can write; those that store messages lock their session before their run.
+WRITES = pytest.mark.parametrize("write", [append, end_turn, settle, release, begin, finish])
+OF_MESSAGES = pytest.mark.parametrize("write", [append, end_turn, settle, release])
 SUCCESSORS = pytest.mark.parametrize("successor", ["another process", "the same process", "nobody"])
-
-
-async def claimed_in_turn_one(world: World) -> Claim:
-    """A claim whose run has stored its first assistant message."""
-    session = await world.session()
-    await world.run(session)
-    claim = await world.queue().claim_next(session.id)
-    assert claim is not None
-    await claim.append([question(claim.run), call(claim.run)])
-    return claim
-
-
-async def everything(world: World) -> Sequence[Sequence[Row]]:
-    """All that is stored of sessions, messages and runs, byte for byte."""
-    return [
-        await sql(world.pool, f"select {table}::text as row from {table} order by 1")  # noqa: S608  # our words
-        for table in ("sessions", "messages", "runs")
-    ]
-
-
-async def hand_on(world: World, claim: Claim, successor: str) -> None:
-    """Let the lease lapse and the run be swept, and perhaps claimed again."""
-    await world.lapse(claim.run)
-    assert await world.queue().sweep() == 1
-    owners = {"another process": new_id(), "the same process": claim.run.owner_id}
-    if successor in owners:
-        queue = world.queue(owner_id=owners[successor])
-        assert await queue.claim_next(claim.run.session_id) is not None
 
 
 @pytest.mark.rule(3)
@@ -118,79 +42,73 @@ async def hand_on(world: World, claim: Claim, successor: str) -> None:
 @SUCCESSORS
 async def test_a_stale_write_changes_nothing(world: World, write: Write, successor: str) -> None:
     """A write after the claim is lost raises StateConflict, whoever has the run now."""
-    claim = await claimed_in_turn_one(world)
-    await hand_on(world, claim, successor)
-    before, rejected = await everything(world), counted(names.FENCE_REJECTED)
+    claim, fetch = await claimed_in_turn_one(world), plainly(world)
+    await hand_on(fetch, claim, successor)
+    before, rejected = await everything(fetch), counted(names.FENCE_REJECTED)
     with pytest.raises(StateConflict):
         await write(claim)
-    assert await everything(world) == before
+    assert await everything(fetch) == before
     assert counted(names.FENCE_REJECTED) == rejected + 1
     assert claim.lost
+
+
+async def refused(write: Write, claim: Claim, conflicts: list[StateConflict]) -> None:
+    """Write; a conflict is put into the list."""
+    try:
+        await write(claim)
+    except StateConflict as error:
+        conflicts.append(error)
+
+
+@pytest.mark.rule(3)
+@OF_MESSAGES
+@SUCCESSORS
+async def test_a_parked_write_changes_nothing(world: World, write: Write, successor: str) -> None:
+    """A write that waited for its session row while the claim was lost comes to nothing."""
+    claim, fetch = await claimed_in_turn_one(world), plainly(world)
+    conflicts: list[StateConflict] = []
+    async with trio.open_nursery() as nursery, row_held(world.pool, "sessions", claim.run.session_id):
+        nursery.start_soon(refused, write, claim, conflicts)
+        await until_waiting(world.pool)
+        await hand_on(fetch, claim, successor)
+        before = await everything(fetch)
+    assert len(conflicts) == 1
+    assert await everything(fetch) == before
 
 
 @pytest.mark.rule(3)
 @WRITES
 @SUCCESSORS
-async def test_a_parked_write_changes_nothing(world: World, write: Write, successor: str) -> None:
-    """A write that waited for its session row while the claim was lost comes to nothing."""
+async def test_a_write_waiting_for_its_run_sees_what_the_sweep_did(
+    world: World, write: Write, successor: str
+) -> None:
+    """The fence is taken with a lock: a change of owner committed during the wait is seen."""
     claim = await claimed_in_turn_one(world)
-    conflicts = []
-
-    async def late() -> None:
-        try:
-            await write(claim)
-        except StateConflict as error:
-            conflicts.append(error)
-
-    async with trio.open_nursery() as nursery, row_held(world.pool, "sessions", claim.run.session_id):
-        nursery.start_soon(late)
+    conflicts: list[StateConflict] = []
+    async with trio.open_nursery() as nursery, row_held(world.pool, "runs", claim.run.id) as fetch:
+        nursery.start_soon(refused, write, claim, conflicts)
         await until_waiting(world.pool)
-        await hand_on(world, claim, successor)
-        before = await everything(world)
+        await hand_on(fetch, claim, successor)
+        before = await everything(fetch)
     assert len(conflicts) == 1
-    assert await everything(world) == before
+    assert await everything(plainly(world)) == before
 
 
 @pytest.mark.rule(3)
 @WRITES
-async def test_a_write_waiting_for_its_run_sees_what_the_sweep_did(world: World, write: Write) -> None:
-    """The fence is taken with a lock: a change of owner committed during the wait is seen."""
+@pytest.mark.parametrize("column", ["owner_id = gen_random_uuid()", "claim_epoch = claim_epoch + 1"])
+async def test_the_fence_names_both_owner_and_epoch(world: World, write: Write, column: str) -> None:
+    """Either alone, changed by whatever may come, closes it."""
     claim = await claimed_in_turn_one(world)
-    outcome: list[type[Exception] | None] = []
-
-    async def late() -> None:
-        try:
-            await write(claim)
-            outcome.append(None)
-        except StateConflict:
-            outcome.append(StateConflict)
-
-    change = "update runs set owner_id = $2, claim_epoch = claim_epoch + 1 where id = $1"
-    async with trio.open_nursery() as nursery, row_held(world.pool, "sessions", claim.run.session_id):
-        nursery.start_soon(late)
-        await until_waiting(world.pool)
-        await sql(world.pool, change, claim.run.id, new_id())
-    assert outcome == [StateConflict]
-
-
-class LostAnswers:
-    """Lets the next write commit, and loses its answer."""
-
-    def __init__(self, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._write, self.left = pool.write, 1
-        monkeypatch.setattr(Pool, "write", self.write)
-
-    async def write(self, query: Query, *, deadline: float = 10.0, **values: object) -> Sequence[Row]:
-        """Write for real, then perhaps pretend the connection broke."""
-        rows = await self._write(query, deadline=deadline, **values)
-        if self.left:
-            self.left -= 1
-            raise StoreUnavailable("the answer was lost")
-        return rows
+    await sql(world.pool, f"update runs set {column}")  # noqa: S608  # our own words
+    before = await everything(plainly(world))
+    with pytest.raises(StateConflict):
+        await write(claim)
+    assert await everything(plainly(world)) == before
 
 
 @pytest.mark.rule(3)
-@pytest.mark.parametrize("write", [append, end_turn, settle, release])
+@WRITES
 async def test_a_write_whose_answer_was_lost_is_done_once(
     world: World, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,7 +121,11 @@ async def test_a_write_whose_answer_was_lost_is_done_once(
 
     columns = "state, resume_turn, iterations, usage::text, stop_reason"
     count = "(select count(*) from messages where session_id = $2) as messages"
-    shape = f"select {columns}, {count} from runs where id = $1"  # noqa: S608  # our own words
+    effects = (
+        "(select array_agg((ordinal, state, result::text) order by ordinal) from tool_effects"
+        " where run_id = $1) as effects"
+    )
+    shape = f"select {columns}, {count}, {effects} from runs where id = $1"  # noqa: S608  # our own words
     rows = [await sql(world.pool, shape, c.run.id, c.run.session_id) for c in (control, claim)]
     assert dict(rows[0][0]) == dict(rows[1][0])
 
@@ -303,7 +225,7 @@ async def test_an_interrupted_settle_requires_the_lease(world: World) -> None:
 async def test_seq_has_no_gap_after_rejected_writes(world: World) -> None:
     """A rejected write takes no number."""
     claim = await claimed_in_turn_one(world)
-    await hand_on(world, claim, "nobody")
+    await hand_on(plainly(world), claim, "nobody")
     for write in (append, end_turn, settle, release):
         with pytest.raises(StateConflict):
             await write(claim)

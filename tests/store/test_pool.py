@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from urllib.parse import urlsplit
 
 import pytest
 import trio
@@ -187,3 +188,41 @@ async def test_more_rings_than_fit_become_a_hint_to_look(pool: Pool) -> None:
         with trio.fail_after(20):
             while await anext(rings) is not None:
                 pass
+
+
+# --- a server on a bad day ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", ["53200", "53400", "57P05", "58030", "40001", "25006"])
+async def test_what_says_something_of_the_server_is_no_fault_of_the_statement(
+    pool: Pool, state: str
+) -> None:
+    """Out of memory, a broken disk, a standby: all of it may pass, and none of it fails a run."""
+    with pytest.raises(StoreUnavailable):
+        await sql(pool, f"do $$ begin raise sqlstate '{state}'; end $$")
+
+
+async def test_a_database_closed_for_maintenance_is_away_until_it_opens(
+    server: str, database: str
+) -> None:
+    """An operator's `allow_connections false` ends no process; nor does a login taken away."""
+    name = urlsplit(database).path.removeprefix("/")
+    async with open_pool(server) as operator, open_pool(database) as pool:
+        await sql(pool, "select 1")
+        await sql(operator, f"alter database {name} allow_connections false")
+        await sql(
+            operator, "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1", name
+        )
+        with pytest.raises(StoreUnavailable, match="refuses"):
+            await pool.ping(deadline=5)
+        await sql(operator, f"alter database {name} allow_connections true")
+        await pool.ping(deadline=5)
+
+
+async def test_a_connection_to_a_standby_is_not_kept(database: str) -> None:
+    """After a failover the next write goes to whoever is the primary then."""
+    async with open_pool(database, size=1) as pool:
+        await sql(pool, "set default_transaction_read_only = on")
+        with pytest.raises(StoreUnavailable):
+            await sql(pool, "create table t ()")
+        await sql(pool, "create table t ()")

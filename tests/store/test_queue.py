@@ -340,3 +340,56 @@ async def test_a_claim_whose_answer_was_lost_is_given_back(
         await queue.claim_next(session.id)
     got = await claim(queue, session)
     assert (got.run.id, got.run.claim_epoch, got.run.reclaims) == (run.id, 2, 0)
+
+
+# --- claims without an answer ---------------------------------------------------------------
+
+
+@pytest.mark.rule(3)
+async def test_a_give_back_that_arrives_late_leaves_the_next_claim_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sent for the first claim and executed, as by a server that froze, after the second."""
+    session, queue = await world.session(), world.queue()
+    run = await world.run(session)
+    write, sent = Pool.write, list[tuple[Query, dict[str, object]]]()
+
+    async def lose_the_first(pool: Pool, query: Query, **values: object) -> Sequence[Row]:
+        sent.append((query, values))
+        rows = await write(pool, query, **values)  # type: ignore[arg-type]  # handed through
+        if len(sent) == 1:
+            raise StoreUnavailable("the answer was lost")
+        return rows
+
+    monkeypatch.setattr(Pool, "write", lose_the_first)
+    with pytest.raises(StoreUnavailable):
+        await queue.claim_next(session.id)
+    mine = await claim(queue, session)
+    late = [(query, values) for query, values in sent if query.name.startswith("release_unanswered")]
+    assert late
+    for query, values in late:
+        await write(world.pool, query, **values)  # type: ignore[arg-type]  # handed through
+    assert (await world.reload(run)).state is RunState.RUNNING
+    assert not (await queue.renew([mine])).lost
+
+
+@pytest.mark.rule(5)
+async def test_a_claim_that_is_made_after_it_was_given_up_is_given_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for the row longer than we for it; nobody waits a whole lease for its run."""
+    session, queue = await world.session(), world.queue()
+    run = await world.run(session)
+    write = Pool.write
+
+    async def impatient(pool: Pool, query: Query, **values: object) -> Sequence[Row]:
+        monkeypatch.setattr(Pool, "write", write)
+        return await write(pool, query, **{**values, "deadline": 0.1})  # type: ignore[arg-type]  # as above
+
+    async with trio.open_nursery() as nursery, row_held(world.pool, "runs", run.id):
+        monkeypatch.setattr(Pool, "write", impatient)
+        with pytest.raises(StoreUnavailable):
+            await queue.claim_next(session.id)
+        nursery.start_soon(queue.claim_next, session.id)  # behind the first, so it gets nothing
+        await until_waiting(world.pool, 2)
+    assert (await claim(queue, session)).run.claim_epoch == 2

@@ -13,13 +13,16 @@ import trio
 from hango.domain import Role, Session, User, new_id
 from hango.store.accounts import Accounts
 from hango.store.agents import Agents
+from hango.store.audit import Audit
 from hango.store.pool import Pool
 from hango.store.queue import RunQueue
 from hango.store.runs import Runs
 from hango.store.sessions import Sessions
 from hango.web.app import Stores, WebSettings, create_app
+from hango.web.endings import Endings
 from hango.web.server import serve
 
+from support.contract import keeps_its_promise
 from support.world import World, make_world, sql
 
 SETTINGS = WebSettings(
@@ -35,10 +38,12 @@ class Server:
     """A running server.
 
     Attributes:
+        endings: where its clients wait for runs.
         stop: set to shut it down; `stopped` is set when it has.
     """
 
     url: str
+    endings: Endings
     draining: trio.Event
     stop: trio.Event
     stopped: trio.Event
@@ -65,10 +70,19 @@ class Api:
         return self.server.url
 
     def client(self, user: User | None = None, *, key: str | None = None) -> httpx.AsyncClient:
-        """Make a client that acts as *user*, or with *key*, or without any."""
+        """Make a client that acts as *user*, or with *key*, or without any.
+
+        What it is answered must be what the OpenAPI document says.
+        """
         key = self.keys[user.id] if user else key
         headers = {"Authorization": f"Bearer {key}"} if key is not None else {}
-        return httpx.AsyncClient(base_url=self.url, headers=headers, trust_env=False, timeout=30)
+        return httpx.AsyncClient(
+            base_url=self.url,
+            headers=headers,
+            trust_env=False,
+            timeout=30,
+            event_hooks={"response": [keeps_its_promise]},
+        )
 
     def as_role(self, role: Role, world: World | None = None) -> httpx.AsyncClient:
         """Make a client that acts as a tenant's user of that role; the tenant is acme by default."""
@@ -106,10 +120,15 @@ async def running(
     *,
     bind: str = "127.0.0.1:0",
     graceful: float = 5.0,
+    doorbell: Pool | None = None,
 ) -> AsyncIterator[Server]:
-    """Run a server; it is shut down at the end, and must come to its own."""
+    """Run a server; it is shut down at the end, and must come to its own.
+
+    Where *doorbell* is given, it is that database's.
+    """
     draining, stop, stopped = trio.Event(), trio.Event(), trio.Event()
-    app = create_app(stores_of(pool), settings, draining)
+    stores = attrs.evolve(stores_of(pool), pool=doorbell or pool)
+    app = create_app(stores, settings, draining)
 
     async def web(task_status: trio.TaskStatus[list[str]]) -> None:
         await serve(app, bind, stop=stop, graceful=graceful, task_status=task_status)
@@ -117,25 +136,29 @@ async def running(
 
     async with trio.open_nursery() as nursery:
         (url,) = await nursery.start(web)
-        yield Server(url, draining, stop, stopped)
+        yield Server(url, app.endings, draining, stop, stopped)
         stop.set()
 
 
 @asynccontextmanager
 async def serving(
-    pool: Pool, settings: WebSettings = SETTINGS, *, graceful: float = 5.0
+    pool: Pool,
+    settings: WebSettings = SETTINGS,
+    *,
+    graceful: float = 5.0,
+    doorbell: Pool | None = None,
 ) -> AsyncIterator[Api]:
     """Populate a database and serve it."""
     acme, globex = await make_world(pool, "acme"), await make_world(pool, "globex")
     users = [*acme.users.values(), *globex.users.values()]
     keys = {user.id: await _key(pool, user) for user in users}
-    async with running(pool, settings, graceful=graceful) as server:
+    async with running(pool, settings, graceful=graceful, doorbell=doorbell) as server:
         yield Api(server, pool, acme, globex, keys)
 
 
 def stores_of(pool: Pool) -> Stores:
     """Return all stores over *pool*."""
-    return Stores(Accounts(pool), Agents(pool), Sessions(pool), Runs(pool), pool)
+    return Stores(Accounts(pool), Agents(pool), Sessions(pool), Runs(pool), Audit(pool), pool)
 
 
 async def _key(pool: Pool, user: User) -> str:

@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 from hango.domain import Result, ToolContext, ToolUseBlock
+from hango.testing.ledger import MemoryLedger
 from hango.tools import AllowedHosts, Registry
 from hango.tools.builtin import make_http_fetch
 from hango.tools.fetch import Exchange, IPAddress, is_public
@@ -58,7 +59,8 @@ class Browser:
         registry = Registry()
         registry.register(make_http_fetch(AllowedHosts.parse(self.allowed), exchange))
         view = registry.view([], timeout=30, result_limit=4 * 1024 * 1024)
-        return await view.call(ToolUseBlock("c", "http_fetch", {"url": url} | arguments), CONTEXT)
+        call = ToolUseBlock("c", "http_fetch", {"url": url} | arguments)
+        return await view.call(call, CONTEXT, MemoryLedger())
 
 
 def browser(*servers: WebServer, host: str = "good.test") -> Browser:

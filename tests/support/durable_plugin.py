@@ -1,8 +1,8 @@
 """A plug-in for processes that get killed: a scripted model, and tools that leave a mark.
 
-The prompt is the script: a word a turn, each the name of a tool, and then the model is done.  What
-happens is written to the journal, the file named by ``DURABLE_JOURNAL``: a line a happening, which
-outlives the process.
+The prompt is the script: after its own name a word a turn, each the name of a tool, or several joined
+by ``+`` to be called at once, and then the model is done.  What happens is written to the journal, the
+file named by ``DURABLE_JOURNAL``: a line a happening, which outlives the process.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 
 import trio
 
-from hango import Effects, Plugins, ToolContext, tool
+from hango import Effects, Plugins, Result, ToolContext, tool
 from hango.domain import Block, PromptMessage, ProviderRequest, TextBlock
-from hango.testing import FakeProvider, call, text
+from hango.testing import Answer, FakeProvider, answer, call, text
 
 
 def journal() -> Path:
@@ -40,18 +40,55 @@ async def note(context: ToolContext) -> str:
 async def hold(context: ToolContext) -> str:
     """Tell that it holds, and hold until somebody makes the journal's ``.go``; safe to run again."""
     write(f"hold {context.run_id} {context.turn}")
+    return await _held(context)
+
+
+@tool(effects=Effects.KEYED)
+async def pay(context: ToolContext) -> str:
+    """Leave a mark with the key, and hold like `hold`; whoever is paid knows the key."""
+    write(f"pay {context.idempotency_key}")
+    return await _held(context)
+
+
+@tool(effects=Effects.UNSAFE)
+async def send(context: ToolContext) -> str:
+    """Leave a mark, and hold like `hold`; must not run again."""
+    write(f"send {context.run_id} {context.turn}")
+    return await _held(context)
+
+
+@tool(effects=Effects.UNSAFE)
+async def post(context: ToolContext) -> Result:
+    """Leave a mark; must not run again."""
+    write(f"post {context.idempotency_key}")
+    return Result("posted", "It is in the post.")
+
+
+async def _held(context: ToolContext) -> str:
     print(f"holding {context.run_id}", flush=True)  # noqa: T201 - the test waits for the line
     while not journal().with_suffix(".go").exists():  # noqa: ASYNC110 - made by another process
         await trio.sleep(0.01)
     return "let go"
 
 
-def _answer(request: ProviderRequest) -> Block:
-    asked = max(n for n, message in enumerate(request.messages) if _prompt(message))
-    words = _prompt(request.messages[asked]).split()
-    turn = sum(message.role == "assistant" for message in request.messages[asked:])
-    write(f"provider {words[0]} {turn + 1}")
-    return call(words[turn + 1]) if turn + 1 < len(words) else text(f"done with {words[0]}")
+def asked(request: ProviderRequest) -> tuple[list[str], int]:
+    """Return the words of the prompt that is to be answered, and in which turn of it that is."""
+    at = max(n for n, message in enumerate(request.messages) if _prompt(message))
+    words = _prompt(request.messages[at]).split()
+    return words, 1 + sum(message.role == "assistant" for message in request.messages[at:])
+
+
+def said(words: list[str], turn: int) -> Answer | Block:
+    """Return what the script of *words* has the model say in that turn."""
+    if turn < len(words):
+        return answer(*map(call, words[turn].split("+")))
+    return text(f"done with {words[0]}")
+
+
+def _answer(request: ProviderRequest) -> Answer | Block:
+    words, turn = asked(request)
+    write(f"provider {words[0]} {turn}")
+    return said(words, turn)
 
 
 def _prompt(message: PromptMessage) -> str:
@@ -62,6 +99,6 @@ def _prompt(message: PromptMessage) -> str:
 
 def register(plugins: Plugins) -> None:
     """Register the model and its tools."""
-    plugins.tool(note)
-    plugins.tool(hold)
+    for each in (note, hold, pay, send, post):
+        plugins.tool(each)
     plugins.provider("scripted", lambda: FakeProvider(_answer, name="scripted"))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Literal
+from typing import Literal, Protocol
 from uuid import UUID
 
 import trio
 import trio_asyncio
 
 from hango.store.pool import Pool
+from hango.store.rows import Row
 
 from support.world import sql
 
@@ -21,9 +22,22 @@ select count(*) as waiting
 """
 
 
+class Fetch(Protocol):
+    """Runs a statement."""
+
+    async def __call__(self, text: str, *arguments: object) -> Sequence[Row]:
+        """Return its rows."""
+        ...
+
+
 @asynccontextmanager
-async def row_held(pool: Pool, table: Literal["sessions", "runs"], row_id: UUID) -> AsyncIterator[None]:
-    """Hold a row's lock, idle in a transaction of its own, until the context is left."""
+async def row_held(
+    pool: Pool, table: Literal["sessions", "runs", "users"], row_id: UUID
+) -> AsyncIterator[Fetch]:
+    """Hold a row's lock, idle in a transaction of its own, until the context is left.
+
+    Yields what runs statements in that transaction; it commits at the end.
+    """
     loop = pool._loop
     connection = await trio_asyncio.aio_as_trio(pool.connector.connect, loop=loop)()
     execute = trio_asyncio.aio_as_trio(connection.execute, loop=loop)
@@ -31,8 +45,8 @@ async def row_held(pool: Pool, table: Literal["sessions", "runs"], row_id: UUID)
         await execute("set idle_in_transaction_session_timeout = 0")
         await execute("begin")
         await execute(f"select from {table} where id = '{row_id}' for update")  # our own words
-        yield
-        await execute("rollback")
+        yield trio_asyncio.aio_as_trio(connection.fetch, loop=loop)
+        await execute("commit")
     finally:
         connection.terminate()
 

@@ -8,11 +8,12 @@ from uuid import UUID
 
 import attrs
 
-from hango.agent import AgentLoop, LoopLimits, RunOptions
+from hango.agent import AgentLoop, LoopLimits, RunOptions, Toolbox
 from hango.domain import (
     Block,
     ErrorCode,
     Interrupted,
+    Ledger,
     Outcome,
     OutcomeStatus,
     Result,
@@ -25,6 +26,7 @@ from hango.domain import (
     Usage,
 )
 from hango.testing import Answer, FakeProvider, answer
+from hango.testing.ledger import MemoryLedger
 
 from support.memory_transcript import MemoryTranscript
 
@@ -64,7 +66,7 @@ class Tools:
         """Return the one tool there is."""
         return [ToolDefinition("get_time", "Tell the time.", {"type": "object"})]
 
-    async def call(self, call: ToolUseBlock, context: ToolContext) -> Result:
+    async def call(self, call: ToolUseBlock, context: ToolContext, ledger: Ledger) -> Result:  # noqa: ARG002 - its tools are harmless
         """Run the body."""
         self.calls.append(context)
         return await self.body(call, context)
@@ -87,15 +89,21 @@ class Recorder:
 
 @attrs.define(eq=False)
 class Bench:
-    """One run and its world; `loop` makes an execution of it, as often as a test likes."""
+    """One run and its world; `loop` makes an execution of it, as often as a test likes.
+
+    Attributes:
+        toolbox: real tools, to be used in the place of `tools`.
+    """
 
     script: Sequence[Answer] = ()
     body: Body = noon
     limits: LoopLimits = attrs.field(factory=LoopLimits)
     transcript: MemoryTranscript = attrs.field(factory=MemoryTranscript)
+    ledger: MemoryLedger = attrs.field(factory=MemoryLedger)
     sink: Recorder = attrs.field(factory=Recorder)
     provider: FakeProvider = attrs.field(init=False)
     tools: Tools = attrs.field(init=False)
+    toolbox: Toolbox | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.provider = FakeProvider(self.script)
@@ -111,8 +119,9 @@ class Bench:
         return AgentLoop(
             run_id=self.run_id,
             provider=self.provider,
-            tools=self.tools,
+            tools=self.toolbox or self.tools,
             transcript=self.transcript,
+            ledger=self.ledger,
             model="m",
             system_prompt="Be brief.",
             limits=self.limits,

@@ -11,6 +11,7 @@ import trio.testing
 
 from hango.domain import Effects, Result, ToolContext, ToolUseBlock
 from hango.telemetry import names
+from hango.testing.ledger import MemoryLedger
 from hango.tools import Registry, Threads, Tool, View, tool
 from hango.tools.failures import MAX_MESSAGE
 
@@ -47,7 +48,7 @@ def view_of(*tools: Tool, threads: Threads | None = None, timeout: float = 10) -
 
 async def call(view: View, name: str, **arguments: object) -> Result:
     """Call a tool by name."""
-    return await view.call(ToolUseBlock("c1", name, arguments), CONTEXT)
+    return await view.call(ToolUseBlock("c1", name, arguments), CONTEXT, MemoryLedger())
 
 
 async def call_one(made: Tool, **arguments: object) -> Result:

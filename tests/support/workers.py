@@ -5,34 +5,38 @@ Its one rule: nothing is waited for by sleeping; a test waits for what it expect
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
-from functools import partial
+from datetime import datetime, timedelta
 from uuid import UUID
 
 import attrs
+import pytest
 import trio
 import trio_asyncio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from hango.actors import WorkerSettings, Workshop, supervise
+from hango.actors import WorkerSettings
 from hango.agent import EventSink, Provider
-from hango.domain import Effects, Run, RunEvent, RunState, new_id
+from hango.domain import Block, Effects, ProviderRequest, RunEvent, TextBlock, new_id
+from hango.errors import StoreUnavailable
 from hango.store.connections import Connector
 from hango.store.pool import Pool
-from hango.store.queue import RunQueue
-from hango.tools import Registry, Tool, tool
+from hango.store.queries import Query
+from hango.store.rows import Row
+from hango.testing import text
+from hango.testing.clock import EPOCH, settle
+from hango.testing.workers import Worker, registry_of, running_worker
+from hango.testing.world import until
+from hango.tools import Tool, tool
 
 from support.world import World
+
+__all__ = ["Worker", "registry_of", "until"]
 
 NEVER = 1e6  # seconds; an interval that cannot be what made something happen
 SETTINGS = WorkerSettings(heartbeat_interval=NEVER, reclaim_interval=NEVER, poll_interval=NEVER)
 TICKING = WorkerSettings()  # the real intervals, for tests that turn the clock
-
-_EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-_PATIENCE = 30.0  # real seconds; a test that waits longer hangs
 
 
 @attrs.define
@@ -46,22 +50,6 @@ class Recorder:
         self.events.append(event)
 
 
-@attrs.frozen
-class Worker:
-    """A running process.
-
-    Attributes:
-        drain: set it to shut the process down.
-        ended: set when it has.
-        scope: cancel it to tear the process down.
-    """
-
-    queue: RunQueue
-    drain: trio.Event = attrs.field(factory=trio.Event)
-    ended: trio.Event = attrs.field(factory=trio.Event)
-    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
-
-
 @asynccontextmanager
 async def working(
     world: World,
@@ -73,41 +61,21 @@ async def working(
     max_reclaims: int = 10,
 ) -> AsyncIterator[Worker]:
     """Have a process; it is drained at the end, and must come to its own."""
-    pool = pool or world.pool
     providers = provider if isinstance(provider, Mapping) else {"fake": provider}
-    worker = Worker(RunQueue(pool, new_owner(), settings.lease_ttl, max_reclaims))
-    prepare = Workshop(providers, registry_of(*tools), settings).prepare
-
-    async def live(task_status: trio.TaskStatus[None]) -> None:
-        with worker.scope:
-            await supervise(
-                queue=worker.queue,
-                pool=pool,
-                prepare=prepare,
-                settings=settings,
-                drain=worker.drain,
-                events=events or Recorder(),
-                task_status=task_status,
-            )
-        worker.ended.set()
-
-    async with trio.open_nursery() as nursery:
-        await nursery.start(partial(live))
+    async with running_worker(
+        pool or world.pool,
+        providers,
+        *tools,
+        settings=settings,
+        events=events,
+        max_reclaims=max_reclaims,
+    ) as worker:
         yield worker
-        worker.drain.set()
 
 
 def new_owner() -> UUID:
     """Make an owner id, as a process does when it starts."""
     return new_id()
-
-
-def registry_of(*tools: Tool) -> Registry:
-    """Register *tools*."""
-    registry = Registry()
-    for one in tools:
-        registry.register(one)
-    return registry
 
 
 @attrs.define
@@ -141,24 +109,12 @@ class Gate:
         return tool(effects=Effects.READ_ONLY)(hold)
 
 
-async def until(world: World, runs: Sequence[Run], *states: RunState) -> list[Run]:
-    """Wait, by the doorbell, until every one of *runs* is in one of *states* (none: ended)."""
-    wanted = states or (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
-    with trio.fail_after(_PATIENCE):
-        async with world.pool.listen() as rings:
-            while True:
-                now = [await world.reload(run) for run in runs]
-                if all(run.state in wanted for run in now):
-                    return now
-                await anext(rings)
-
-
 # --- time -----------------------------------------------------------------------------------
 
 
 def mock_now() -> datetime:
     """Say the time of a test's clock, for lease statements."""
-    return _EPOCH + timedelta(seconds=trio.current_time())
+    return EPOCH + timedelta(seconds=trio.current_time())
 
 
 @attrs.frozen
@@ -170,12 +126,7 @@ class Time:
 
     async def settle(self) -> None:
         """Return when nothing goes on any more, in any task or in the database."""
-        give_up = time.monotonic() + _PATIENCE
-        while True:
-            await wait_all_tasks_blocked(0.002)
-            if not self.pool.in_flight:
-                return
-            assert time.monotonic() < give_up, "something goes on for ever"
+        await settle([self.pool])
 
     async def turn(self, seconds: float, step: float = 1.0) -> None:
         """Let *seconds* pass, settling before and after every *step*."""
@@ -214,3 +165,57 @@ async def cut(pool: Pool) -> None:
     """Cut all of the pool's connections; it may make new ones at once."""
     async with away(pool):
         pass
+
+
+# --- what several tests say and ask ---------------------------------------------------------
+
+
+def prompt(request: ProviderRequest) -> str:
+    """Return the newest text of the user."""
+    texts = [
+        block.text
+        for message in request.messages
+        if message.role == "user"
+        for block in message.content
+        if isinstance(block, TextBlock)
+    ]
+    return texts[-1]
+
+
+def echo(request: ProviderRequest) -> Block:
+    """Answer at once."""
+    return text(f"heard {prompt(request)}")
+
+
+async def quiet(world: World) -> None:
+    """Return when nothing goes on: no statement is under way, and all tasks wait."""
+    await wait_all_tasks_blocked(0.02)
+    while world.pool.in_flight:
+        await wait_all_tasks_blocked(0.02)
+
+
+class FirstClaim:
+    """Lets the first claim commit, and something happen before its answer arrives.
+
+    Attributes:
+        made: set once the claim is committed.
+    """
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], Awaitable[None]]
+    ) -> None:
+        write, self.made = Pool.write, trio.Event()
+
+        async def hold(pool: Pool, query: Query, **values: object) -> Sequence[Row]:
+            rows = await write(pool, query, **values)  # type: ignore[arg-type]  # handed through
+            if query.name == "claim_next_run" and not self.made.is_set():
+                self.made.set()
+                await meanwhile()
+            return rows
+
+        monkeypatch.setattr(Pool, "write", hold)
+
+
+async def lose_answer() -> None:
+    """Break the connection."""
+    raise StoreUnavailable("the answer was lost")

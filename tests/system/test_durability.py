@@ -13,7 +13,7 @@ import attrs
 import pytest
 import trio
 
-from hango.domain import Run, RunState
+from hango.domain import Run, RunState, ToolResultBlock
 from hango.store.pool import Pool
 
 from support.processes import Running, started
@@ -63,6 +63,12 @@ class Fleet:
                     if all(now[run.id].state in states for run in runs):
                         return [now[run.id] for run in runs]
                     await anext(rings)
+
+    async def until_recorded(self) -> None:
+        """Wait until the ledger holds the result of a call."""
+        with trio.fail_after(_LONGEST):
+            while not await sql(self.world.pool, "select from tool_effects where state = 'finished'"):
+                await trio.lowlevel.checkpoint()
 
     async def _all(self) -> list[Run]:
         found: list[Run] = []
@@ -118,6 +124,53 @@ async def test_a_run_survives_kill_9_in_mid_tool(fleet: Fleet) -> None:
         f"hold {run.id} 2": 2,
         "provider one 3": 1,
     }
+
+
+@pytest.mark.rule(9)
+async def test_a_tool_killed_in_its_middle_is_started_again_only_if_its_effects_allow(
+    fleet: Fleet,
+) -> None:
+    """Kill -9 in mid-tool: what is unsafe happened once, and the model is told that it may have."""
+    run = await fleet.world.run(await fleet.world.session(), "one send+pay+hold+send")
+    async with fleet.worker() as first:
+        for _ in range(4):
+            await first.line(f"holding {run.id}")
+        first.signal(signal.SIGKILL)
+        await first.ended()
+    fleet.let_go()
+    async with fleet.worker():
+        await fleet.until([run], RunState.SUCCEEDED)
+    assert fleet.happened() == {
+        "provider one 1": 1,
+        f"send {run.id} 1": 2,  # two calls
+        f"pay {run.id}:1:1": 2,  # one call, one key
+        f"hold {run.id} 1": 2,
+        "provider one 2": 1,
+    }
+    messages = await fleet.world.sessions.messages(fleet.world.scope(), run.session_id)
+    results = [block for block in messages[2].content if isinstance(block, ToolResultBlock)]
+    assert [block.is_error for block in results] == [True, False, False, True]
+    assert all("may have taken effect" in block.content for block in results if block.is_error)
+
+
+@pytest.mark.rule(9)
+async def test_what_a_killed_process_had_recorded_is_used(fleet: Fleet) -> None:
+    """Kill -9 after an unsafe call and before its turn's end: the model is told what came of it."""
+    run = await fleet.world.run(await fleet.world.session(), "one post+hold")
+    async with fleet.worker() as first:
+        await first.line(f"holding {run.id}")
+        await fleet.until_recorded()
+        first.signal(signal.SIGKILL)
+        await first.ended()
+    fleet.let_go()
+    async with fleet.worker():
+        await fleet.until([run], RunState.SUCCEEDED)
+    assert fleet.happened()[f"post {run.id}:1:0"] == 1
+    assert fleet.happened()[f"hold {run.id} 1"] == 2
+    messages = await fleet.world.sessions.messages(fleet.world.scope(), run.session_id)
+    assert messages[2].content[0] == ToolResultBlock(
+        "call_1_0", "posted", for_user="It is in the post."
+    )
 
 
 @pytest.mark.rule(5)

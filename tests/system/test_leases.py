@@ -2,60 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 import attrs
 import pytest
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 
 from hango.actors.actor import Inbox, spawn
 from hango.actors.leases import Leases
 from hango.domain import Run, RunState, new_id
-from hango.store.pool import open_pool
 from hango.store.queue import Renewal
 from hango.store.transcript import Claim
 from hango.telemetry import names
 from hango.testing import FakeProvider, call, hanging, text, waiting
+from hango.testing.plugin import LeaseClock, World, sql
 
 from support.counters import counted
 from support.locks import row_held
-from support.workers import NEVER, TICKING, Gate, Time, away, mock_now, until, working
-from support.world import World, make_world, sql
+from support.workers import NEVER, TICKING, Gate, until, working
 
 PATIENT = attrs.evolve(TICKING, run_deadline=NEVER, tool_timeout=NEVER)
 
 
-@attrs.frozen
-class Bench:
-    """A database and its worker's clock."""
-
-    world: World
-    time: Time
-
-    async def lease_left(self, run: Run) -> float:
-        """Return for how many seconds, by the database, the run's lease still holds."""
-        found = await sql(
-            self.world.pool,
-            "select extract(epoch from lease_expires_at - $2)::float8 as left from runs where id = $1",
-            run.id,
-            mock_now(),
-        )
-        return float(found[0]["left"])
-
-
-@pytest.fixture
-def clock() -> MockClock:
-    """Have a clock that stands still until it is turned."""
-    return MockClock()
-
-
-@asynccontextmanager
-async def bench(database: str, clock: MockClock) -> AsyncIterator[Bench]:
-    """Have a database whose leases follow *clock*."""
-    async with open_pool(database, now=mock_now) as pool:
-        yield Bench(await make_world(pool), Time(clock, pool))
+async def lease_left(world: World, run: Run) -> float:
+    """Return for how many seconds, by the database, the run's lease still holds."""
+    found = await sql(
+        world.pool,
+        "select extract(epoch from lease_expires_at - $2)::float8 as left from runs where id = $1",
+        run.id,
+        world.pool.now(),
+    )
+    return float(found[0]["left"])
 
 
 async def stand(inbox: Inbox[Claim], scopes: list[trio.CancelScope]) -> None:
@@ -80,64 +56,58 @@ async def claimed(world: World) -> Claim:
 
 @pytest.mark.rule(4)
 async def test_a_heartbeat_keeps_the_lease_of_a_run_much_longer_than_it(
-    database: str, clock: MockClock
+    world: World, lease_clock: LeaseClock
 ) -> None:
     """Ten minutes in one tool call: one claim, never taken back, the lease never under a third."""
     gate = Gate()
-    async with (
-        bench(database, clock) as b,
-        working(b.world, FakeProvider([call("hold"), text("done")]), gate.tool, settings=PATIENT),
-    ):
-        run = await b.world.run(await b.world.session())
+    provider = FakeProvider([call("hold"), text("done")])
+    async with world.worker(provider, gate.tool, settings=PATIENT):
+        run = await world.run(await world.session())
         await gate.entered.wait()
         for _ in range(20):
-            await b.time.turn(30)
-            assert await b.lease_left(run) > TICKING.lease_ttl / 3
+            await lease_clock.advance(30)
+            assert await lease_left(world, run) > TICKING.lease_ttl / 3
         gate.open.set()
-        (done,) = await until(b.world, [run])
+        done = await world.ended(run)
     assert (done.state, done.claim_epoch, done.reclaims) == (RunState.SUCCEEDED, 1, 0)
 
 
 @pytest.mark.rule(4)
 async def test_a_renewal_that_fails_is_tried_again_until_the_local_deadline(
-    database: str, clock: MockClock
+    world: World, lease_clock: LeaseClock
 ) -> None:
     """D11: the database is away over two heartbeats and back before the lease ends: nothing is lost."""
     gate = Gate()
-    async with (
-        bench(database, clock) as b,
-        working(b.world, FakeProvider([call("hold"), text("done")]), gate.tool, settings=PATIENT),
-    ):
-        run = await b.world.run(await b.world.session())
+    provider = FakeProvider([call("hold"), text("done")])
+    async with world.worker(provider, gate.tool, settings=PATIENT) as worker:
+        run = await world.run(await world.session())
         await gate.entered.wait()
-        async with away(b.world.pool):
-            await b.time.turn(75)
-        await b.time.turn(5)
-        assert await b.lease_left(run) > TICKING.lease_ttl - 10
-        await b.time.turn(60)
+        async with worker.cut_off():
+            await lease_clock.advance(75)
+        await lease_clock.advance(5)
+        assert await lease_left(world, run) > TICKING.lease_ttl - 10
+        await lease_clock.advance(60)
         gate.open.set()
-        (done,) = await until(b.world, [run])
+        done = await world.ended(run)
     assert (done.state, done.claim_epoch, gate.calls) == (RunState.SUCCEEDED, 1, 1)
 
 
 @pytest.mark.rule(4)
 async def test_a_row_locked_by_someone_else_is_renewed_soon_after(
-    database: str, clock: MockClock
+    world: World, lease_clock: LeaseClock
 ) -> None:
     """Skipped is neither lost nor renewed; it is not left alone for a whole interval."""
     gate = Gate()
-    async with (
-        bench(database, clock) as b,
-        working(b.world, FakeProvider([call("hold"), text("done")]), gate.tool, settings=PATIENT),
-    ):
-        run = await b.world.run(await b.world.session())
+    provider = FakeProvider([call("hold"), text("done")])
+    async with world.worker(provider, gate.tool, settings=PATIENT):
+        run = await world.run(await world.session())
         await gate.entered.wait()
-        async with row_held(b.world.pool, "runs", run.id):
-            await b.time.turn(31)
-        await b.time.turn(3)
-        assert await b.lease_left(run) > TICKING.lease_ttl - 4
+        async with row_held(world.pool, "runs", run.id):
+            await lease_clock.advance(31)
+        await lease_clock.advance(3)
+        assert await lease_left(world, run) > TICKING.lease_ttl - 4
         gate.open.set()
-        (done,) = await until(b.world, [run])
+        done = await world.ended(run)
     assert done.claim_epoch == 1
 
 
@@ -146,25 +116,25 @@ async def test_a_row_locked_by_someone_else_is_renewed_soon_after(
 
 @pytest.mark.rule(4)
 async def test_a_process_cut_off_stops_itself_before_anyone_may_reclaim(
-    database: str, clock: MockClock
+    world: World, lease_clock: LeaseClock
 ) -> None:
     """D03: at nine tenths of the lease the tool is cut off, nothing is written, the sweep counts."""
     gate, reclaimed = Gate(), counted(names.RUN_RECLAIMED, outcome="queued")
     provider = FakeProvider([call("hold"), text("done")])
-    async with bench(database, clock) as b, working(b.world, provider, gate.tool, settings=PATIENT):
-        run = await b.world.run(await b.world.session())
+    async with world.worker(provider, gate.tool, settings=PATIENT) as worker:
+        run = await world.run(await world.session())
         await gate.entered.wait()
-        async with away(b.world.pool):
-            await b.time.turn(80)
+        async with worker.cut_off():
+            await lease_clock.advance(80)
             assert gate.left == 0
-            await b.time.turn(2)
+            await lease_clock.advance(2)
             assert gate.left == 1
-        now = await b.world.reload(run)
+        now = await world.reload(run)
         assert (now.state, now.claim_epoch) == (RunState.RUNNING, 1)
-        assert await b.lease_left(run) > 0, "it must have stopped while the lease still held"
+        assert await lease_left(world, run) > 0, "it must have stopped while the lease still held"
         gate.open.set()
-        await b.time.turn(60)
-        (done,) = await until(b.world, [run])
+        await lease_clock.advance(60)
+        done = await world.ended(run)
     assert (done.state, done.claim_epoch) == (RunState.SUCCEEDED, 2)
     assert counted(names.RUN_RECLAIMED, outcome="queued") == reclaimed + 1
     assert (provider.calls, gate.calls) == (2, 2), "a paid answer was bought twice"
@@ -173,26 +143,26 @@ async def test_a_process_cut_off_stops_itself_before_anyone_may_reclaim(
 @pytest.mark.rule(3)
 @pytest.mark.rule(4)
 async def test_a_heartbeat_that_reports_the_run_missing_is_loss_at_once(
-    database: str, clock: MockClock
+    world: World, lease_clock: LeaseClock
 ) -> None:
     """D03: stolen in the middle of a stream: the call is closed at the beat, and nothing is written."""
     provider = FakeProvider([hanging(text("half an"))])
-    async with bench(database, clock) as b, working(b.world, provider, settings=PATIENT):
-        session = await b.world.session()
-        run = await b.world.run(session)
+    async with world.worker(provider, settings=PATIENT):
+        session = await world.session()
+        run = await world.run(session)
         await provider.wait_for_calls(1)
         await sql(
-            b.world.pool,
+            world.pool,
             "update runs set owner_id = $1, claim_epoch = 7, lease_expires_at = $2",
             new_id(),
-            mock_now().replace(year=2100),
+            lease_clock.now().replace(year=2100),
         )
         assert provider.closed == 0
-        await b.time.turn(31)
+        await lease_clock.advance(31)
         assert provider.closed == 1
-        now = await b.world.reload(run)
+        now = await world.reload(run)
         assert (now.state, now.claim_epoch) == (RunState.RUNNING, 7)
-        assert await b.world.sessions.messages(b.world.scope(), session.id) == []
+        assert await world.sessions.messages(world.scope(), session.id) == []
 
 
 async def test_an_answer_that_comes_after_the_deadline_gives_no_authority_back(
@@ -237,7 +207,7 @@ async def test_a_cancel_rings_through_to_the_stream_and_keeps_what_had_arrived(w
         run = await world.run(session)
         await provider.wait_for_calls(1)
         await world.runs.cancel(world.scope(), run.id)
-        (done,) = await until(world, [run])
+        done = await world.ended(run)
     messages = await world.sessions.messages(world.scope(), session.id)
     assert done.state is RunState.CANCELLED
     assert [(message.role, message.partial) for message in messages] == [
@@ -250,16 +220,16 @@ async def test_a_cancel_rings_through_to_the_stream_and_keeps_what_had_arrived(w
 
 @pytest.mark.rule(11)
 async def test_a_cancel_whose_doorbell_was_lost_is_seen_by_the_heartbeat(
-    database: str, clock: MockClock
+    world: World, lease_clock: LeaseClock
 ) -> None:
     """A beat reports cancels every time."""
     provider = FakeProvider([hanging()])
-    async with bench(database, clock) as b, working(b.world, provider, settings=PATIENT):
-        run = await b.world.run(await b.world.session())
+    async with world.worker(provider, settings=PATIENT):
+        run = await world.run(await world.session())
         await provider.wait_for_calls(1)
-        await sql(b.world.pool, "update runs set cancel_requested_at = $1", mock_now())
-        await b.time.turn(31)
-        assert (await b.world.reload(run)).state is RunState.CANCELLED
+        await sql(world.pool, "update runs set cancel_requested_at = $1", lease_clock.now())
+        await lease_clock.advance(31)
+        assert (await world.reload(run)).state is RunState.CANCELLED
 
 
 @pytest.mark.rule(11)
@@ -282,7 +252,7 @@ async def test_a_cancel_after_the_end_changes_nothing(world: World) -> None:
     """D09 c, d, e: what had committed first stays, however often one cancels."""
     async with working(world, FakeProvider([text("done")])):
         run = await world.run(await world.session())
-        (done,) = await until(world, [run])
+        done = await world.ended(run)
         for _ in range(2):
             assert await world.runs.cancel(world.scope(), run.id) == done
 
@@ -292,45 +262,42 @@ async def test_a_cancel_after_the_end_changes_nothing(world: World) -> None:
 
 @pytest.mark.rule(5)
 async def test_a_run_left_by_a_dead_process_is_taken_back_at_start(
-    database: str, clock: MockClock
+    world: World, lease_clock: LeaseClock
 ) -> None:
     """D01: the first sweep comes at once, and its doorbell or a look gets the run executed."""
-    async with bench(database, clock) as b:
-        run = await b.world.run(session := await b.world.session())
-        assert await b.world.queue().claim_next(session.id)
-        await b.time.turn(91, step=91)
-        async with working(b.world, FakeProvider([text("done")]), settings=PATIENT):
-            (done,) = await until(b.world, [run])
+    run = await world.run(session := await world.session())
+    assert await world.queue().claim_next(session.id)
+    await lease_clock.advance(91)
+    async with world.worker(FakeProvider([text("done")]), settings=PATIENT):
+        done = await world.ended(run)
     assert (done.state, done.claim_epoch) == (RunState.SUCCEEDED, 2)
 
 
 @pytest.mark.rule(5)
 async def test_a_lease_that_lapses_later_is_taken_back_within_the_interval(
-    database: str, clock: MockClock
+    world: World, lease_clock: LeaseClock
 ) -> None:
     """D01: not before it has lapsed, and at most one sweep's interval after."""
-    async with bench(database, clock) as b:
-        run = await b.world.run(session := await b.world.session())
-        assert await b.world.queue().claim_next(session.id)
-        provider = FakeProvider([text("done")])
-        async with working(b.world, provider, settings=PATIENT):
-            await b.time.turn(89)
-            assert provider.calls == 0
-            await b.time.turn(1 + 30)
-            assert provider.calls == 1
-        assert (await b.world.reload(run)).state is RunState.SUCCEEDED
+    run = await world.run(session := await world.session())
+    assert await world.queue().claim_next(session.id)
+    provider = FakeProvider([text("done")])
+    async with world.worker(provider, settings=PATIENT):
+        await lease_clock.advance(89)
+        assert provider.calls == 0
+        await lease_clock.advance(1 + 30)
+        assert provider.calls == 1
+    assert (await world.reload(run)).state is RunState.SUCCEEDED
 
 
 @pytest.mark.rule(5)
-async def test_the_sweep_survives_an_outage(database: str, clock: MockClock) -> None:
+async def test_the_sweep_survives_an_outage(world: World, lease_clock: LeaseClock) -> None:
     """D11: away at the very moment of the sweep, it comes again with the next interval."""
-    async with bench(database, clock) as b:
-        run = await b.world.run(session := await b.world.session())
-        assert await b.world.queue().claim_next(session.id)
-        async with working(b.world, FakeProvider([text("done")]), settings=PATIENT) as worker:
-            await b.time.turn(85)
-            async with away(b.world.pool):
-                await b.time.turn(100)
-            await b.time.turn(31)
-            assert not worker.ended.is_set()
-        assert (await b.world.reload(run)).state is RunState.SUCCEEDED
+    run = await world.run(session := await world.session())
+    assert await world.queue().claim_next(session.id)
+    async with world.worker(FakeProvider([text("done")]), settings=PATIENT) as worker:
+        await lease_clock.advance(85)
+        async with worker.cut_off():
+            await lease_clock.advance(100)
+        await lease_clock.advance(31)
+        assert not worker.ended.is_set()
+    assert (await world.reload(run)).state is RunState.SUCCEEDED

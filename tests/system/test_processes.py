@@ -149,6 +149,38 @@ async def test_a_second_signal_ends_at_once(database: str) -> None:
         assert (await world.reload(run)).state is RunState.RUNNING
 
 
+DEAF = """
+import trio
+from hango import Effects, tool
+
+@tool(effects=Effects.READ_ONLY)
+async def get_deaf() -> str:
+    "Swallow every cancellation."
+    print("deaf", flush=True)
+    with trio.CancelScope(shield=True):
+        await trio.sleep_forever()
+
+def register(plugins):
+    plugins.tool(get_deaf)
+"""
+
+
+async def test_a_tool_that_cannot_be_cancelled_does_not_keep_the_process(
+    database: str, tmp_path: Path
+) -> None:
+    """C07, D16: past its time the process ends without it; the lease says when another goes on."""
+    (tmp_path / "deaf_plugin.py").write_text(DEAF)
+    asks = sse(delta(tool_calls=[CALL | {"function": {"name": "get_deaf"}}]), finish("tool_calls"))
+    wanted = {"PYTHONPATH": str(tmp_path), "HANGO_PLUGINS": "deaf_plugin", "HANGO_DRAIN_TIMEOUT": "0s"}
+    async with waiting_run(database, stream_reply(asks), **wanted) as (world, run, _, settings):
+        async with started(*SERVE, **settings) as server:
+            await server.line("deaf")
+            server.signal(signal.SIGTERM)
+            await server.line("does not let itself be cancelled")
+            assert await server.ended() == 128 + signal.SIGTERM
+        assert (await world.reload(run)).state is RunState.RUNNING
+
+
 @pytest.mark.rule(5)
 @pytest.mark.rule(8)
 async def test_a_killed_process_is_replaced_by_another_without_repeating_a_turn(database: str) -> None:

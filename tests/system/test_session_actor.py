@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Sequence
 
-import attrs
 import pytest
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import MockClock
 
-from hango.actors import Prepared, WorkerSettings, Workshop
-from hango.actors.actor import Address, spawn
-from hango.actors.leases import Leases
-from hango.actors.session import Execute, session
+from hango.agent import AgentLoop
 from hango.domain import (
     ErrorCode,
     Limits,
@@ -24,7 +19,6 @@ from hango.domain import (
     Role,
     Run,
     RunState,
-    Session,
     TextBlock,
     Usage,
     UserStatus,
@@ -32,81 +26,13 @@ from hango.domain import (
 from hango.errors import StateConflict, StoreUnavailable
 from hango.store.pool import Pool, open_pool
 from hango.store.transcript import Claim
-from hango.telemetry import names
 from hango.telemetry.logs import TextLines
 from hango.testing import FakeProvider, call, hanging, text
+from hango.testing.scripts import USAGE
 
-from support.counters import counted
-from support.locks import row_held, until_waiting
-from support.workers import TICKING, Gate, Recorder, Time, mock_now, registry_of, until, working
+from support.stage import stage, workshop
+from support.workers import TICKING, Gate, Time, mock_now, until, working
 from support.world import World, make_world, sql
-
-
-@attrs.define
-class Stage:
-    """A session's actor alone, without anything that claims, renews or listens.
-
-    Attributes:
-        settled: how often an execution said that it is over.
-    """
-
-    world: World
-    session: Session
-    address: Address[Execute]
-    leases: Leases
-    settled: int = 0
-
-    async def claim(self, prompt: str = "hello") -> Claim:
-        """Queue a run and claim it."""
-        await self.world.run(self.session, prompt)
-        claim = await self.world.queue().claim_next(self.session.id)
-        assert claim is not None
-        return claim
-
-    def tell(self, claim: Claim) -> trio.Event:
-        """Have *claim* executed; returns what is set when that is over."""
-        over = trio.Event()
-
-        def settled() -> None:
-            self.settled += 1
-            over.set()
-
-        self.address.tell(Execute(claim, settled))
-        self.leases.add(claim, self.address)
-        return over
-
-    async def execute(self, prompt: str = "hello") -> Run:
-        """Queue a run, have it executed, and return it as it is then."""
-        claim = await self.claim(prompt)
-        await self.tell(claim).wait()
-        return await self.world.reload(claim.run)
-
-    async def stored(self) -> Sequence[Message]:
-        """Read the session's messages."""
-        return await self.world.sessions.messages(self.world.scope(), self.session.id)
-
-
-Prepare = Callable[[Claim, Sequence[Message]], Awaitable[Prepared | Outcome]]
-
-
-def workshop(provider: FakeProvider, *gates: Gate) -> Prepare:
-    """Prepare executions with this provider."""
-    registry = registry_of(*(gate.tool for gate in gates))
-    return Workshop({"fake": provider}, registry, WorkerSettings()).prepare
-
-
-async def stage(world: World, nursery: trio.Nursery, prepare: Prepare) -> Stage:
-    """Put a session's actor on stage."""
-    leases = Leases()
-    address = spawn(
-        nursery, session, prepare, leases, Recorder(), name="session under test", inbox_size=1
-    )
-    return Stage(world, await world.session(), address, leases)
-
-
-async def steal(world: World, run: Run) -> None:
-    """Let another process own the run."""
-    await sql(world.pool, "update runs set claim_epoch = claim_epoch + 1 where id = $1", run.id)
 
 
 @pytest.fixture
@@ -208,6 +134,26 @@ async def test_an_end_that_cannot_be_stored_fails_the_run_instead_of_driving_it_
 
 
 @pytest.mark.rule(10)
+async def test_a_run_whose_loop_cannot_even_say_how_it_failed_keeps_its_finished_turns(
+    world: World, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bug that failed it may strike again when it is asked what arrived: count and usage stand."""
+
+    def broken(*_: object) -> Outcome:
+        raise RuntimeError("the same bug again")
+
+    monkeypatch.setattr(AgentLoop, "failed", broken)
+    gate = Gate()
+    gate.open.set()
+    on = await stage(world, nursery, workshop(FakeProvider([call("hold")]), gate))
+    run = await on.execute()
+    assert run.error
+    assert run.error.code is ErrorCode.INTERNAL
+    assert (run.state, run.iterations, run.resume_turn) == (RunState.FAILED, 1, 1)
+    assert run.usage == USAGE
+
+
+@pytest.mark.rule(10)
 async def test_the_run_deadline_fails_the_run_and_keeps_what_had_arrived(
     database: str, clock: MockClock
 ) -> None:
@@ -303,141 +249,6 @@ async def expect_refusal(world: World, run: Run, code: ErrorCode, provider: Fake
     assert (now.error.code, now.stopped_by) == (code, code.value)
     assert provider.calls == 0
     assert await world.sessions.messages(world.scope(), run.session_id) == []
-
-
-# --- cut short ------------------------------------------------------------------------------
-
-
-@pytest.mark.rule(11)
-async def test_a_cancel_known_before_the_execution_begins_is_not_lost(
-    world: World, nursery: trio.Nursery
-) -> None:
-    """D09 b: flagged between claim and execution, it ends the run without a provider call."""
-    provider = FakeProvider([text("never")])
-    on = await stage(world, nursery, workshop(provider))
-    claim = await on.claim()
-    await world.runs.cancel(world.scope(), claim.run.id)
-    claim.cancelled = True
-    await on.tell(claim).wait()
-    assert (await world.reload(claim.run)).state is RunState.CANCELLED
-    assert provider.calls == 0
-
-
-async def test_what_is_told_after_the_drains_time_is_up_is_released_at_once(
-    world: World, nursery: trio.Nursery
-) -> None:
-    """D16: no execution begins any more."""
-    provider = FakeProvider([text("never")])
-    on = await stage(world, nursery, workshop(provider))
-    claim = await on.claim()
-    on.leases.stop(within=5)
-    await on.tell(claim).wait()
-    now = await world.reload(claim.run)
-    assert (now.state, now.owner_id, provider.calls) == (RunState.QUEUED, None, 0)
-
-
-@pytest.mark.rule(3)
-async def test_a_claim_already_lost_is_not_executed(world: World, nursery: trio.Nursery) -> None:
-    """D03: nothing is asked of the provider, and nothing is written."""
-    provider = FakeProvider([text("never")])
-    on = await stage(world, nursery, workshop(provider))
-    claim = await on.claim()
-    claim.lost = True
-    await on.tell(claim).wait()
-    assert (await world.reload(claim.run)).state is RunState.RUNNING
-    assert provider.calls == 0
-
-
-@pytest.mark.rule(3)
-async def test_an_outcome_reached_without_authority_is_not_written(
-    world: World, nursery: trio.Nursery
-) -> None:
-    """D03: the answer was complete, but the lease was reported lost in the same moment."""
-
-    async def prepare(claim: Claim, _: Sequence[Message]) -> Outcome:
-        claim.lost = True
-        return Outcome(OutcomeStatus.DONE, iterations=1, usage=Usage())
-
-    run = await (await stage(world, nursery, prepare)).execute()
-    assert run.state is RunState.RUNNING
-
-
-@pytest.mark.rule(3)
-async def test_a_run_stolen_in_the_middle_of_a_turn_is_left_to_its_new_owner(
-    world: World, nursery: trio.Nursery
-) -> None:
-    """The boundary meets the fence: it is counted, and the execution ends without another write."""
-    gate, rejected = Gate(), counted(names.FENCE_REJECTED)
-    provider = FakeProvider([call("hold"), text("never")])
-    on = await stage(world, nursery, workshop(provider, gate))
-    claim = await on.claim()
-    over = on.tell(claim)
-    await gate.entered.wait()
-    await steal(world, claim.run)
-    gate.open.set()
-    await over.wait()
-    now = await world.reload(claim.run)
-    assert (now.state, now.resume_turn, now.claim_epoch) == (RunState.RUNNING, 0, 2)
-    assert counted(names.FENCE_REJECTED) == rejected + 1
-    assert provider.calls == 1
-
-
-async def test_an_error_raised_while_being_interrupted_is_still_an_interrupt(
-    world: World, nursery: trio.Nursery
-) -> None:
-    """D19: a cancel is never recorded as a failure, whatever cleaning up raises."""
-    entered = trio.Event()
-
-    async def prepare(_: Claim, __: Sequence[Message]) -> Outcome:
-        async with trio.open_nursery() as inner:
-            inner.start_soon(trio.sleep_forever)
-            try:
-                entered.set()
-                await trio.sleep_forever()
-            finally:
-                raise ValueError("cleaning up failed")
-        raise AssertionError
-
-    on = await stage(world, nursery, prepare)
-    claim = await on.claim()
-    over = on.tell(claim)
-    await entered.wait()
-    await world.runs.cancel(world.scope(), claim.run.id)
-    claim.cancelled = True
-    assert on.address.interrupt(claim.key)
-    await over.wait()
-    assert (await world.reload(claim.run)).state is RunState.CANCELLED
-
-
-async def test_the_settle_is_not_cut_by_a_cancellation(world: World) -> None:
-    """D17: the actor is torn down exactly while the end is written; it is written all the same."""
-    async with trio.open_nursery() as nursery:
-        on = await stage(world, nursery, workshop(FakeProvider([text("hi")])))
-        claim = await on.claim()
-        lock = AsyncExitStack()
-        await lock.enter_async_context(row_held(world.pool, "sessions", on.session.id))
-        over = on.tell(claim)
-        await until_waiting(world.pool)
-        nursery.cancel_scope.cancel()
-        with trio.CancelScope(shield=True):
-            await wait_all_tasks_blocked()
-            assert not over.is_set()
-            await lock.aclose()
-    assert (await world.reload(claim.run)).state is RunState.SUCCEEDED
-    assert on.settled == 1
-
-
-async def test_the_slot_is_freed_whatever_becomes_of_the_run(world: World) -> None:
-    """Torn down in the middle of a tool, the claim is released and the slot's callback called."""
-    gate = Gate()
-    async with trio.open_nursery() as nursery:
-        on = await stage(world, nursery, workshop(FakeProvider([call("hold")]), gate))
-        claim = await on.claim()
-        on.tell(claim)
-        await gate.entered.wait()
-        nursery.cancel_scope.cancel()
-    assert (await world.reload(claim.run)).state is RunState.QUEUED
-    assert (on.settled, on.leases.alive()) == (1, [])
 
 
 # --- memory ---------------------------------------------------------------------------------

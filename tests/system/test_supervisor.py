@@ -2,102 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from datetime import timedelta
-from itertools import pairwise
 
 import attrs
 import pytest
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import MockClock
 
 from hango.domain import (
     Block,
     Effects,
     ErrorCode,
     ProviderRequest,
-    Run,
     RunState,
     TextBlock,
     ToolFinished,
     ToolStarted,
     TurnStarted,
 )
-from hango.errors import StoreUnavailable
-from hango.store.pool import Pool, open_pool
-from hango.store.queries import Query
-from hango.store.rows import Row
+from hango.store.pool import open_pool
 from hango.telemetry import names
 from hango.testing import Answer, FakeProvider, call, failing, hanging, text, waiting
 from hango.tools import tool
 
 from support.counters import counted
-from support.locks import row_held, until_waiting
 from support.workers import (
-    NEVER,
     SETTINGS,
     TICKING,
     Gate,
     Recorder,
     Time,
     away,
-    cut,
+    echo,
     mock_now,
+    prompt,
+    quiet,
     until,
     working,
 )
 from support.world import World, make_world, sql
 
 
-def prompt(request: ProviderRequest) -> str:
-    """Return the newest text of the user."""
-    texts = [
-        block.text
-        for message in request.messages
-        if message.role == "user"
-        for block in message.content
-        if isinstance(block, TextBlock)
+def soloist(overlaps: list[int]) -> FakeProvider:
+    """Echo, and note how many other calls are open at each call."""
+
+    def answer(request: ProviderRequest) -> Block:
+        overlaps.append(provider.calls - 1 - provider.closed)
+        return echo(request)
+
+    provider = FakeProvider(answer)
+    return provider
+
+
+def alive(name: str) -> list[str]:
+    """Return the names of the task of that name and of everything below it, and of all tool calls."""
+    root = trio.lowlevel.current_root_task()
+    assert root is not None
+    everything = below(root)
+    tops = [task for task in everything if task.name == name]
+    return [
+        *(task.name for top in tops for task in below(top)),
+        *(task.name for task in everything if task.name.startswith(("tool call", "claim"))),
     ]
-    return texts[-1]
 
 
-def echo(request: ProviderRequest) -> Block:
-    """Answer at once."""
-    return text(f"heard {prompt(request)}")
-
-
-def one_after_another(runs: Sequence[Run]) -> bool:
-    """Tell whether each of *runs* had ended before the next began."""
-    return all(
-        earlier.finished_at is not None
-        and later.started_at is not None
-        and earlier.finished_at <= later.started_at
-        for earlier, later in pairwise(runs)
-    )
-
-
-async def quiet(world: World) -> None:
-    """Return when nothing goes on: no statement is under way, and all tasks wait."""
-    await wait_all_tasks_blocked(0.02)
-    while world.pool.in_flight:
-        await wait_all_tasks_blocked(0.02)
-
-
-class LostClaim:
-    """Lets the next claim commit, and loses its answer."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        write, self.lost = Pool.write, trio.Event()
-
-        async def lose(pool: Pool, query: Query, **values: object) -> Sequence[Row]:
-            rows = await write(pool, query, **values)  # type: ignore[arg-type]  # handed through
-            if query.name == "claim_next_run" and not self.lost.is_set():
-                self.lost.set()
-                raise StoreUnavailable("the answer was lost")
-            return rows
-
-        monkeypatch.setattr(Pool, "write", lose)
+def below(task: trio.lowlevel.Task) -> list[trio.lowlevel.Task]:
+    """Return *task* and all tasks it has begun that still live."""
+    children = [child for nursery in task.child_nurseries for child in nursery.child_tasks]
+    return [task, *(found for child in children for found in below(child))]
 
 
 @pytest.fixture
@@ -197,10 +169,11 @@ async def test_a_process_with_all_slots_taken_picks_up_the_next_run_when_one_fre
 ) -> None:
     """One slot, many sessions: all are served, never two at once."""
     runs = [await world.run(await world.session()) for _ in range(5)]
-    async with working(world, FakeProvider(echo), settings=attrs.evolve(SETTINGS, workers=1)):
+    overlaps: list[int] = []
+    async with working(world, soloist(overlaps), settings=attrs.evolve(SETTINGS, workers=1)):
         done = await until(world, runs)
     assert {run.state for run in done} == {RunState.SUCCEEDED}
-    assert one_after_another(sorted(done, key=lambda run: str(run.started_at)))
+    assert overlaps == [0] * 5
 
 
 @pytest.mark.rule(6)
@@ -242,12 +215,13 @@ async def test_of_several_processes_one_executes_a_run(world: World) -> None:
 async def test_two_processes_never_run_one_session_at_once_and_keep_its_order(world: World) -> None:
     """Ten runs of a session, two processes: one after another, in the order of posting, no gap."""
     session = await world.session()
-    provider = FakeProvider(echo)
+    overlaps: list[int] = []
+    provider = soloist(overlaps)
     async with working(world, provider), working(world, provider):
         runs = [await world.run(session, f"run {n}") for n in range(10)]
-        done = await until(world, runs)
+        await until(world, runs)
     assert [prompt(request) for request in provider.requests] == [f"run {n}" for n in range(10)]
-    assert one_after_another(done)
+    assert overlaps == [0] * 10
     messages = await world.sessions.messages(world.scope(), session.id, limit=100)
     assert [message.seq for message in messages] == list(range(1, 21))
 
@@ -278,17 +252,14 @@ async def test_no_task_is_alive_after_its_run_has_settled(world: World) -> None:
     script.append(failing(RuntimeError("a bug")))
     async with working(world, FakeProvider(script), gate.tool):
         gate.open.set()
-        await until(world, [await world.run(session)])
-        await quiet(world)
-        living = trio.lowlevel.current_statistics().tasks_living
-        for _ in ("with a tool", "cancelled", "failed"):
+        for _ in ("answered", "with a tool", "cancelled", "failed"):
             run = await world.run(session)
             await until(world, [run], RunState.RUNNING, RunState.SUCCEEDED, RunState.FAILED)
             await quiet(world)
             await world.runs.cancel(world.scope(), run.id)
             await until(world, [run])
             await quiet(world)
-            assert trio.lowlevel.current_statistics().tasks_living == living
+            assert alive(f"session {session.id}") == [f"session {session.id}"]
 
 
 @pytest.mark.parametrize("size", [1, 2])
@@ -352,192 +323,3 @@ async def test_actors_that_passivate_at_once_lose_no_run(world: World) -> None:
         runs = [await world.run(session, f"run {n}") for n in range(10)]
         done = await until(world, runs)
     assert {run.state for run in done} == {RunState.SUCCEEDED}
-
-
-# --- drain ----------------------------------------------------------------------------------
-
-
-async def test_an_idle_process_drains_at_once(world: World) -> None:
-    """Also with idle session actors: nothing is waited for."""
-    async with working(world, FakeProvider(echo)) as worker:
-        run = await world.run(await world.session())
-        await until(world, [run])
-        worker.drain.set()
-        with trio.fail_after(20):
-            await worker.ended.wait()
-
-
-async def test_a_running_turn_finishes_and_its_run_is_handed_to_a_peer(world: World) -> None:
-    """D16: released at the boundary, counted as nothing, and gone on with from there by another."""
-    gate = Gate()
-    provider = FakeProvider([call("hold"), text("done")])
-    async with working(world, provider, gate.tool) as old:
-        run = await world.run(await world.session())
-        await gate.entered.wait()
-        async with working(world, provider, gate.tool):
-            old.drain.set()
-            gate.open.set()
-            await old.ended.wait()
-            (done,) = await until(world, [run])
-    assert done.state is RunState.SUCCEEDED
-    assert (done.iterations, done.claim_epoch, done.reclaims) == (2, 2, 0)
-    assert (gate.calls, provider.calls) == (1, 2), "a finished turn was repeated"
-
-
-async def test_what_is_not_finished_in_time_is_interrupted_and_released(
-    database: str, clock: MockClock
-) -> None:
-    """D16: a tool that never ends costs the drain timeout and no more; the run is whole for a peer."""
-    async with open_pool(database, now=mock_now) as pool:
-        world, time, gate = await make_world(pool), Time(clock, pool), Gate()
-        settings = attrs.evolve(TICKING, tool_timeout=NEVER)
-        async with working(world, FakeProvider([call("hold")]), gate.tool, settings=settings) as worker:
-            run = await world.run(await world.session())
-            await gate.entered.wait()
-            worker.drain.set()
-            await time.turn(TICKING.drain_timeout - 1)
-            assert not worker.ended.is_set()
-            await time.turn(2)
-            assert worker.ended.is_set()
-        now = await world.reload(run)
-        assert (now.state, now.owner_id, now.resume_turn) == (RunState.QUEUED, None, 0)
-        assert now.reclaims == 0
-        assert gate.left == 1
-
-
-async def test_a_claim_that_comes_back_after_drain_began_is_given_back_at_once(world: World) -> None:
-    """D16: a claim in flight when the signal comes executes nothing."""
-    provider = FakeProvider(echo)
-    run = await world.run(await world.session())
-    lock = AsyncExitStack()
-    await lock.enter_async_context(row_held(world.pool, "runs", run.id))
-    async with working(world, provider) as worker:
-        await until_waiting(world.pool)
-        worker.drain.set()
-        await lock.aclose()
-    now = await world.reload(run)
-    assert (now.state, now.owner_id, now.claim_epoch) == (RunState.QUEUED, None, 1)
-    assert now.reclaims == 0
-    assert provider.calls == 0
-
-
-async def test_nothing_is_claimed_once_drain_began(world: World) -> None:
-    """A run posted while a last turn is being finished is left to others."""
-    gate = Gate()
-    async with working(world, FakeProvider([call("hold")]), gate.tool) as worker:
-        busy = await world.run(await world.session())
-        await gate.entered.wait()
-        worker.drain.set()
-        late = await world.run(await world.session())
-        gate.open.set()
-        await worker.ended.wait()
-    assert (await world.reload(late)).claim_epoch == 0
-    assert (await world.reload(busy)).state is RunState.QUEUED
-
-
-@pytest.mark.rule(11)
-async def test_cancel_and_drain_is_cancelled(world: World) -> None:
-    """The row says which of the two ends the run."""
-    gate = Gate()
-    settings = attrs.evolve(SETTINGS, drain_timeout=0.0)
-    async with working(world, FakeProvider([call("hold")]), gate.tool, settings=settings) as worker:
-        run = await world.run(await world.session())
-        await gate.entered.wait()
-        await sql(world.pool, "update runs set cancel_requested_at = now()")
-        worker.drain.set()
-        await worker.ended.wait()
-    assert (await world.reload(run)).state is RunState.CANCELLED
-
-
-async def test_a_process_torn_down_releases_its_runs(world: World) -> None:
-    """D17: cancelled from outside, the runs are given back by a shielded write."""
-    gate = Gate()
-    async with working(world, FakeProvider([call("hold")]), gate.tool) as worker:
-        run = await world.run(await world.session())
-        await gate.entered.wait()
-        worker.scope.cancel()
-        await worker.ended.wait()
-    now = await world.reload(run)
-    assert (now.state, now.owner_id, now.reclaims) == (RunState.QUEUED, None, 0)
-
-
-# --- a database that goes away --------------------------------------------------------------
-
-
-async def test_a_run_in_the_middle_of_a_stream_survives_an_outage(world: World) -> None:
-    """D11: the database is away while the model talks; the run is finished once, by the same claim."""
-    gate = trio.Event()
-    provider = FakeProvider([waiting(gate, text("done"))])
-    async with working(world, provider) as worker:
-        run = await world.run(await world.session())
-        await provider.wait_for_calls(1)
-        async with away(world.pool):
-            gate.set()
-            await wait_all_tasks_blocked(0.05)
-        (done,) = await until(world, [run])
-        assert not worker.ended.is_set()
-    assert (done.state, done.claim_epoch) == (RunState.SUCCEEDED, 1)
-
-
-async def test_a_claim_whose_answer_was_lost_is_made_again(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """D11: nobody waits for its lease to lapse: what is ours without an actor is given back."""
-    async with working(world, FakeProvider(echo)):
-        await quiet(world)
-        LostClaim(monkeypatch)
-        run = await world.run(await world.session())
-        (done,) = await until(world, [run])
-    assert (done.state, done.claim_epoch, done.reclaims) == (RunState.SUCCEEDED, 2, 0)
-
-
-async def test_a_claim_whose_answer_was_lost_is_given_back_by_the_drain(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """D16: also one that this process does not know of."""
-    run = await world.run(await world.session())
-    lost = LostClaim(monkeypatch)
-    async with working(world, FakeProvider(echo)) as worker:
-        await lost.lost.wait()
-        worker.drain.set()
-    now = await world.reload(run)
-    assert (now.state, now.owner_id, now.reclaims) == (RunState.QUEUED, None, 0)
-
-
-async def test_an_idle_process_survives_an_outage_without_spinning(
-    database: str, clock: MockClock
-) -> None:
-    """D10, D11: away for ten minutes at every kind of tick; tries stay few, and then it goes on."""
-    async with open_pool(database, now=mock_now) as pool:
-        world, time = await make_world(pool), Time(clock, pool)
-        async with working(world, FakeProvider(echo), settings=TICKING) as worker:
-            await time.turn(1)
-            async with away(pool):
-                before = pool.statements
-                await time.turn(600)
-                tries = pool.statements - before
-            assert not worker.ended.is_set()
-            assert tries <= 600 / TICKING.poll_interval + 600 / TICKING.reclaim_interval + 10
-            run = await world.run(await world.session())
-            await time.turn(10)
-            assert (await world.reload(run)).state is RunState.SUCCEEDED
-
-
-async def test_a_cut_in_every_connection_at_once_costs_no_run(world: World) -> None:
-    """D11: connections die while thirty runs are queued and executed; each is done exactly once."""
-    provider = FakeProvider(echo)
-    settings = attrs.evolve(SETTINGS, poll_interval=0.2)
-    async with working(world, provider, settings=settings):
-        runs = [await world.run(await world.session(), f"run {n}") for n in range(30)]
-        await cut(world.pool)
-        done = await until(world, runs)
-    assert {run.state for run in done} == {RunState.SUCCEEDED}
-    assert len({prompt(request) for request in provider.requests}) == 30
-
-
-async def test_a_permanent_actor_that_cannot_work_ends_the_process(world: World) -> None:
-    """Let it crash: with a schema that is not ours, nothing can be executed, and nobody pretends."""
-    await sql(world.pool, "alter table runs rename to walks")
-    with pytest.raises(ExceptionGroup):
-        async with working(world, FakeProvider(echo)) as worker:
-            await worker.ended.wait()

@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from hango.domain import Effects, Result, ToolContext, ToolUseBlock
+from hango.testing.ledger import MemoryLedger
 from hango.tools import Registry
 from hango.tools.builtin import make_get_time
 from hango.tools.builtin.get_time import _written, zones
@@ -24,7 +25,7 @@ async def ask(now: datetime = NOW, **arguments: object) -> Result:
     registry.register(make_get_time(clock=lambda: now))
     view = registry.view([], timeout=5, result_limit=1000)
     context = ToolContext(run_id=UUID(int=1), turn=1, ordinal=0, call_id="c")
-    return await view.call(ToolUseBlock("c", "get_time", arguments), context)
+    return await view.call(ToolUseBlock("c", "get_time", arguments), context, MemoryLedger())
 
 
 def test_it_may_run_again() -> None:
@@ -44,7 +45,7 @@ async def test_without_a_clock_it_tells_the_time_that_is() -> None:
     view = registry.view([], timeout=5, result_limit=1000)
     context = ToolContext(run_id=UUID(int=1), turn=1, ordinal=0, call_id="c")
     before = datetime.now(UTC).replace(microsecond=0)
-    result = await view.call(ToolUseBlock("c", "get_time"), context)
+    result = await view.call(ToolUseBlock("c", "get_time"), context, MemoryLedger())
     told = datetime.fromisoformat(result.for_llm.partition(" ")[0])
     assert before <= told <= datetime.now(UTC)
 

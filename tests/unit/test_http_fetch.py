@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 from hango.domain import Effects, Result, ToolUseBlock
+from hango.testing.ledger import MemoryLedger
 from hango.tools import AllowedHosts, Registry, builtin_tools
 from hango.tools.builtin import http_fetch as module
 from hango.tools.builtin import make_http_fetch
@@ -188,7 +189,7 @@ async def test_nothing_in_the_environment_permits_loopback(
         registry.register(each)
     view = registry.view([], timeout=30, result_limit=10_000)
     call = ToolUseBlock("c", "http_fetch", {"url": f"http://localhost:{server.port}/"})
-    assert refused(await view.call(call, CONTEXT), "not on the public internet")
+    assert refused(await view.call(call, CONTEXT, MemoryLedger()), "not on the public internet")
     assert not server.requests
 
 

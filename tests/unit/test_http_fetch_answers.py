@@ -10,6 +10,7 @@ import trio
 import trio.testing
 
 from hango.domain import ToolUseBlock
+from hango.testing.ledger import MemoryLedger
 from hango.tools import AllowedHosts, Registry
 from hango.tools.builtin import http_fetch as module
 from hango.tools.builtin import make_http_fetch
@@ -164,7 +165,8 @@ async def test_names_count_towards_the_deadline(autojump_clock: trio.testing.Moc
     registry = Registry()
     registry.register(make_http_fetch(AllowedHosts.parse(["good.test"]), Exchange(_never)))
     view = registry.view([], timeout=30, result_limit=1000)
-    result = await view.call(ToolUseBlock("c", "http_fetch", {"url": "http://good.test"}), CONTEXT)
+    call = ToolUseBlock("c", "http_fetch", {"url": "http://good.test"})
+    result = await view.call(call, CONTEXT, MemoryLedger())
     assert refused(result, "longer than 5 s")
     assert autojump_clock.current_time() == pytest.approx(5, abs=0.1)
 

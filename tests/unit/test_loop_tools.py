@@ -162,3 +162,21 @@ async def test_watchers_see_the_run_as_it_happens() -> None:
     assert streamed == [*asks(*calls(1)).steps, *says("done").steps]
     assert bench.sink.of(ToolStarted)[0].call == calls(1)[0]
     assert bench.sink.of(ToolFinished)[0].result == ToolResultBlock("c0", "noon")
+
+
+@pytest.mark.rule(11)
+async def test_no_call_starts_once_the_run_is_cancelled() -> None:
+    """Cancelled, or without its lease, while the calls of a turn are being started."""
+    started: list[int] = []
+
+    async def body(call: ToolUseBlock, context: ToolContext) -> Result:  # noqa: ARG001 - a tool's body
+        started.append(context.ordinal)
+        scope.cancel()
+        return Result("noon")
+
+    for _ in range(20):  # which task is first is up to chance
+        bench = Bench([asks(*calls(3)), says("done")], body)
+        started.clear()
+        with trio.CancelScope() as scope:
+            await bench.run()
+        assert len(started) == 1

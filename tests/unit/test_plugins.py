@@ -64,7 +64,6 @@ def test_modules_are_loaded_in_their_order(write: Write) -> None:
         load_plugins([first, second], Plugins())
 
 
-UNSAFE = "import hango\n@hango.tool(effects='unsafe')\ndef f(): ...\n"
 REMOTE = "import hango\nSCHEMA = {'type': 'object', '$ref': 'http://x/'}\n"
 
 
@@ -88,10 +87,6 @@ REMOTE = "import hango\nSCHEMA = {'type': 'object', '$ref': 'http://x/'}\n"
         ("import hango\n@hango.tool()\ndef f(): ...", "effects"),
         ("import hango\n@hango.tool\ndef f(): ...", "effects"),
         ("import hango\n@hango.tool(effects='read_only')\ndef f(a): ...", "annotation"),
-        (
-            f"{UNSAFE}def register(plugins): plugins.tool(f)",
-            "ledger",
-        ),
         (
             f"{REMOTE}def register(p): p.tool(hango.Tool('f', '', SCHEMA, 'read_only', print))",
             "outside itself",

@@ -24,6 +24,8 @@ ROWS = [value for value in vars(problem).values() if isinstance(value, Kind)]
         (errors.AlreadyExists("there is an agent 'a' already"), 409, "already_exists"),
         (errors.StateConflict(), 409, "conflict"),
         (errors.SessionBusy(), 409, "session_busy"),
+        (errors.LastOwner("acme"), 409, "last_owner"),
+        (errors.KeyReused("run 7"), 422, "idempotency_key_reused"),
         (errors.SessionQueueFull(), 429, "session_queue_full"),
         (errors.StoreUnavailable("host=10.0.0.1 refused"), 503, "unavailable"),
         (Refused(problem.DRAINING), 503, "draining"),

@@ -7,6 +7,7 @@ import pytest
 from hango.agent.ports import Toolbox
 from hango.domain import Effects, ToolUseBlock
 from hango.errors import RegistrationError
+from hango.testing.ledger import MemoryLedger
 from hango.tools import Registry, tool
 from hango.tools.failures import MAX_MESSAGE
 
@@ -28,12 +29,10 @@ def test_a_name_is_registered_once() -> None:
         registry.register(tool(effects=Effects.READ_ONLY, name="shout")(lambda: None))
 
 
-@pytest.mark.parametrize("effects", [Effects.KEYED, Effects.UNSAFE])
-def test_tools_that_need_the_ledger_are_refused(effects: Effects) -> None:
-    """Running them again after a crash could do harm, and nothing would know."""
-    risky = tool(effects=effects, name="risky")(lambda: None)
-    with pytest.raises(RegistrationError, match=f"risky of {__name__}.*{effects}.*ledger"):
-        Registry().register(risky)
+@pytest.mark.parametrize("effects", Effects)
+def test_tools_of_all_effects_are_registered(effects: Effects) -> None:
+    """What must not just run twice is recorded when it is called."""
+    assert registry_of(tool(effects=effects, name="t")(lambda: None)).names() == ("t",)
 
 
 def test_a_plain_function_is_not_a_tool() -> None:
@@ -112,7 +111,7 @@ async def test_arguments_that_are_not_an_object_never_reach_the_tool(raw: str) -
 
     block = ToolUseBlock(id="c1", name="optional", raw_input=raw)
     with counting("optional", "invalid_arguments"):
-        result = await view_of(optional).call(block, CONTEXT)
+        result = await view_of(optional).call(block, CONTEXT, MemoryLedger())
     assert result.is_error
     assert "not a JSON object" in result.for_llm
     assert len(result.for_llm) < 300
@@ -138,7 +137,9 @@ async def test_arguments_that_violate_the_schema_never_reach_the_tool(
 ) -> None:
     """C04: the message names the problem, and is bounded."""
     with counting("shout", "invalid_arguments"):
-        result = await view_of(shout).call(ToolUseBlock("c1", "shout", arguments), CONTEXT)
+        result = await view_of(shout).call(
+            ToolUseBlock("c1", "shout", arguments), CONTEXT, MemoryLedger()
+        )
     assert result.is_error
     assert told in result.for_llm
     assert len(result.for_llm.encode()) <= MAX_MESSAGE

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hango.errors import InvalidInput, NotFound
-from hango.web.page import cursor_of, page_to_json, read_id_cursor, read_limit, read_seq_cursor
 from hango.web.problem import Refused
 from hango.web.wire import Fields, parse_json, read_id
+from hango.web.wire.pages import cursor_of, page_to_json, read_id_cursor, read_limit, read_seq_cursor
 
 NOT_JSON = [
     b"",

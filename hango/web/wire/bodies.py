@@ -1,4 +1,4 @@
-"""What crosses the wire: JSON bodies in and out, and ids.
+"""JSON bodies in and out, and ids.
 
 Rule: a body is read once, whole and bounded, and cleaned by the codec before anybody looks at it;
 whatever nobody asked for in it is an error.  Only `hango.web` uses it.
@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from http import HTTPStatus
+from types import MappingProxyType
 from typing import NoReturn
 from uuid import UUID
 
@@ -31,6 +33,8 @@ _PARSE_INLINE = 32 * 1024  # bytes
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _REQUIRED = object()
+# what is told is of this moment, and of this caller
+_FRESH = {"Cache-Control": "no-store"}
 
 
 def read_id(text: str) -> UUID:
@@ -44,12 +48,20 @@ def read_id(text: str) -> UUID:
     return UUID(text)
 
 
-def answer(value: JsonObject, status: int = 200, *, location: str | None = None) -> Response:
+def answer(
+    value: JsonObject, status: int = 200, headers: Mapping[str, str] = MappingProxyType({})
+) -> Response:
     """Answer *value* as JSON, in its own key order."""
-    headers = {"Cache-Control": "no-store"} | ({"Location": location} if location else {})
     # not the codec: what was stored is clean, and a page nests deeper than what it shows
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return Response(text, status, headers, content_type="application/json")
+    return Response(text, status, {**headers, **_FRESH}, content_type="application/json")
+
+
+def nothing() -> Response:
+    """Answer that it is done, and that there is no more to say."""
+    response = Response("", HTTPStatus.NO_CONTENT, _FRESH)
+    del response.headers["Content-Type"]
+    return response
 
 
 # --- bodies --------------------------------------------------------------------------------
@@ -62,11 +74,32 @@ async def read_fields() -> Fields:
         Refused: it is not JSON by its headers (415), or by its content (400).
         InvalidInput: it is JSON, but not an object.
     """
+    _require_json()
+    return await _parse(await _read_body())
+
+
+async def read_nothing() -> None:
+    """See to it that the body of this request says nothing: it is empty, or an object that is.
+
+    Raises as `read_fields`.
+    """
+    if body := await _read_body():
+        _require_json()
+        (await _parse(body)).end()
+
+
+def _require_json() -> None:
     if request.mimetype != "application/json":
         raise Refused(UNSUPPORTED_MEDIA)
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise Refused(UNSUPPORTED_MEDIA, "The body must not be compressed")
-    body = await request.get_data(cache=False, as_text=False, parse_form_data=False)
+
+
+async def _read_body() -> bytes:
+    return await request.get_data(cache=False, as_text=False, parse_form_data=False)
+
+
+async def _parse(body: bytes) -> Fields:
     if len(body) > _PARSE_INLINE:
         return Fields.of(await trio.to_thread.run_sync(parse_json, body))
     return Fields.of(parse_json(body))
@@ -93,8 +126,10 @@ def parse_json(body: bytes) -> object:
         raise Refused(MALFORMED, "The body is not UTF-8") from None
     except json.JSONDecodeError as error:
         raise Refused(MALFORMED, f"The body is not JSON: {error}") from None
-    except (RecursionError, InvalidInput):  # the codec finds nothing else in parsed JSON
+    except RecursionError:
         raise Refused(MALFORMED, "The body is nested too deeply") from None
+    except InvalidInput as error:
+        raise Refused(MALFORMED, f"The body cannot be stored: {error}") from None
     except ValueError:  # int(): more digits than Python converts
         raise Refused(MALFORMED, "The body holds a number that is too long") from None
 

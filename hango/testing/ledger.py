@@ -1,0 +1,56 @@
+"""A ledger in memory: what a test puts in the place of the one in the database.
+
+One rule: it keeps what the stored one keeps, and so decides the same; only, it dies with the test.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import attrs
+import trio
+
+from hango.domain import EarlierCall, Effects, Result, ToolContext
+from hango.errors import StateConflict
+
+
+@attrs.define
+class MemoryLedger:
+    """The calls that were begun, whoever executes them; fits `hango.domain.Ledger`.
+
+    To see what a tool does when its turn is driven again, call it with a ledger that has seen its
+    context before.
+
+    Attributes:
+        calls: what is recorded, by run, turn and ordinal, in the order of the beginnings.
+    """
+
+    calls: dict[tuple[UUID, int, int], EarlierCall] = attrs.field(factory=dict)
+
+    async def begin(
+        self,
+        context: ToolContext,
+        tool: str,  # noqa: ARG002 - kept for people, and no one reads here
+        effects: Effects,
+    ) -> EarlierCall | None:
+        """Record a call, unless it was begun before; return what there was."""
+        await trio.lowlevel.checkpoint()
+        earlier = self.calls.get(_key(context))
+        self.calls.setdefault(_key(context), EarlierCall(effects))
+        return earlier
+
+    async def finish(self, context: ToolContext, result: Result) -> None:
+        """Record what a call came to.
+
+        Raises:
+            StateConflict: it was never begun.
+        """
+        await trio.lowlevel.checkpoint()
+        begun = self.calls.get(_key(context))
+        if begun is None:
+            raise StateConflict("the call was never begun")
+        self.calls[_key(context)] = attrs.evolve(begun, result=result)
+
+
+def _key(context: ToolContext) -> tuple[UUID, int, int]:
+    return context.run_id, context.turn, context.ordinal

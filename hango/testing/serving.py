@@ -1,0 +1,80 @@
+"""The API over a real socket, in the test's own process.
+
+One rule: nothing stands in for the server; a request goes the way it goes in production.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import attrs
+import httpx
+import trio
+
+from hango.store.accounts import Accounts
+from hango.store.agents import Agents
+from hango.store.audit import Audit
+from hango.store.pool import Pool
+from hango.store.runs import Runs
+from hango.store.sessions import Sessions
+from hango.testing.clock import passing
+from hango.web.app import Stores, WebSettings, create_app
+from hango.web.endings import Endings
+from hango.web.server import serve
+
+
+@attrs.frozen
+class Server:
+    """A running server.
+
+    Attributes:
+        url: where it listens.
+        endings: where its clients wait for runs.
+        draining: set it and no new runs are taken.
+        stop: set it to shut the server down; `stopped` is set when it has.
+    """
+
+    url: str
+    endings: Endings
+    draining: trio.Event
+    stop: trio.Event
+    stopped: trio.Event
+
+
+def stores_of(pool: Pool) -> Stores:
+    """Return all stores over *pool*."""
+    return Stores(Accounts(pool), Agents(pool), Sessions(pool), Runs(pool), Audit(pool), pool)
+
+
+@asynccontextmanager
+async def running_server(
+    stores: Stores, settings: WebSettings, *, bind: str = "127.0.0.1:0", graceful: float = 5.0
+) -> AsyncIterator[Server]:
+    """Run a server; it is shut down at the end, and must come to its own.
+
+    Args:
+        stores: what it reads and writes.
+        settings: what an operator decides.
+        bind: where it listens; port 0 is any.
+        graceful: seconds that open requests have to finish.
+    """
+    draining, stop, stopped = trio.Event(), trio.Event(), trio.Event()
+    app = create_app(stores, settings, draining)
+
+    async def web(task_status: trio.TaskStatus[list[str]]) -> None:
+        await serve(app, bind, stop=stop, graceful=graceful, task_status=task_status)
+        stopped.set()
+
+    async with trio.open_nursery() as nursery:
+        (url,) = await nursery.start(web)
+        yield Server(url, app.endings, draining, stop, stopped)
+        stop.set()
+        async with passing():
+            await stopped.wait()
+
+
+def client_of(server: Server, key: str) -> httpx.AsyncClient:
+    """Make a client that sends *key* with each request."""
+    headers = {"Authorization": f"Bearer {key}"}
+    return httpx.AsyncClient(base_url=server.url, headers=headers, trust_env=False, timeout=30)

@@ -1,0 +1,54 @@
+"""What the crash tests share; and the points they covered, printed at the end of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hango.store.pool import Pool
+
+from support.crashes import Stage
+from support.forks import Forks
+from support.world import make_world
+
+_COVERED = pytest.StashKey[list[str]]()
+
+
+@pytest.fixture(scope="session")
+def warm() -> Iterator[Forks]:
+    """Have a warm process to fork others from."""
+    forks = Forks()
+    yield forks
+    forks.end()
+
+
+@pytest.fixture
+def forks(warm: Forks) -> Iterator[Forks]:
+    """Have processes; one that a test leaves alive is killed."""
+    yield warm
+    if warm.pid is not None:
+        warm.end()
+
+
+@pytest.fixture
+async def stage(
+    database: str, pool: Pool, forks: Forks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Stage:
+    """Have a database whose agent is the scripted one, and processes to serve it."""
+    return Stage(await make_world(pool, provider="scripted"), database, forks, tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def covered(request: pytest.FixtureRequest) -> list[str]:
+    """Have the lines that are printed at the end."""
+    return request.config.stash.setdefault(_COVERED, [])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the points covered."""
+    if lines := terminalreporter.config.stash.get(_COVERED, []):
+        terminalreporter.section("points covered")
+        for line in lines:
+            terminalreporter.line(line)

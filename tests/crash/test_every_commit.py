@@ -1,0 +1,73 @@
+"""A process may end just before or after any of its commits: nothing is lost, nothing runs twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from support.commits import SIDES, Side
+from support.crashes import (
+    SCENARIOS,
+    Crashed,
+    Outcome,
+    Scenario,
+    Scene,
+    Stage,
+    repeated,
+    told_unknown,
+    unsafe,
+)
+from support.lives import Cut, commits
+from support.mortal import DIED
+
+
+@pytest.mark.rule(3)
+@pytest.mark.rule(5)
+@pytest.mark.rule(7)
+@pytest.mark.rule(8)
+@pytest.mark.rule(9)
+@pytest.mark.rule(10)
+@pytest.mark.rule(11)
+@pytest.mark.rule(14)
+@pytest.mark.rule(26)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+async def test_a_crash_at_any_commit_changes_nothing(
+    stage: Stage, scenario: Scenario, covered: list[str]
+) -> None:
+    """What is stored in the end is what is stored without it; nothing that was done runs again."""
+    scene, expected = await stage.without_crash(scenario)
+    names = [line.split()[1] for line in commits(scene.journal)]
+    assert repeated(scene.marks()) == []
+    points = [(number, side) for number in range(1, len(names) + 1) for side in SIDES]
+    cuts = [await crash(stage, scenario, expected, number, side) for number, side in points]
+    assert [(number, side) for number, _, side in cuts] == points
+    assert len(set(points)) == 2 * len(names)
+    assert Counter(name for _, name, _ in cuts) == Counter(names * 2)
+    told = ", ".join(f"{count} {name}" for name, count in Counter(names).items())
+    covered.append(f"crash, {scenario.name}: {len(cuts)} points, both sides of {told}")
+
+
+async def crash(
+    stage: Stage, scenario: Scenario, expected: Outcome, number: int, side: Side
+) -> tuple[int, str, str]:
+    """End a process there, recover in another, and compare; return where it ended, as it says."""
+    scene = await stage.set(scenario)
+    before = await scene.crashed()
+    assert await stage.forks.lived(scene.life(Cut(number, side))) == DIED
+    crashed = await scene.crashed()
+    await scene.recover()
+    assert await scene.outcome() == told_unknown(expected, crashed.unknown - before.unknown)
+    assert_nothing_twice(scene, crashed, before)
+    at, name, where = commits(scene.journal)[-1].split()
+    return int(at), name, where
+
+
+def assert_nothing_twice(scene: Scene, crashed: Crashed, before: Crashed) -> None:
+    """Nothing that was done ran again, the rest at most once more, and what is unsafe at most once."""
+    marks = scene.marks()
+    after = marks[crashed.length :]
+    assert repeated(marks[before.length : crashed.length]) == []
+    assert repeated(after) == []
+    assert crashed.marks.isdisjoint(after)
+    assert repeated(unsafe(marks)) == []

@@ -1,0 +1,99 @@
+"""A write whose answer is lost is sent again, while the first may still be live, and is done once."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+
+import attrs
+import pytest
+import trio
+
+from hango.store.pool import Pool, open_pool
+from hango.telemetry import names
+
+from support.commits import stand_in
+from support.counters import counted
+from support.crashes import SCENARIOS, Outcome, Scenario, Scene, Stage, repeated
+from support.lives import commits
+from support.mortal import BEATING, Body
+from support.twice import Lost, Twice
+from support.workers import Worker, until, working
+
+# What failed is tried again soon, as far as its executor tries it again at all.
+_SOON = attrs.evolve(BEATING, heartbeat_interval=4.0, reclaim_interval=0.05, poll_interval=0.05)
+_RETRY = 0.001  # seconds
+
+
+@pytest.mark.rule(3)
+@pytest.mark.rule(5)
+@pytest.mark.rule(7)
+@pytest.mark.rule(9)
+@pytest.mark.rule(10)
+@pytest.mark.rule(11)
+@pytest.mark.rule(26)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+async def test_every_commit_may_be_sent_twice(
+    stage: Stage, scenario: Scenario, covered: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is stored in the end is what is stored when no answer is lost, and no body runs again."""
+    stage.patch.setattr("hango.store.fence._RETRY_AFTER", _RETRY)
+    scene, expected = await stage.without_crash(scenario)
+    told = [line.split()[1] for line in commits(scene.journal)]
+    rejected = counted(names.FENCE_REJECTED)
+    points = [(number, lost) for number in range(1, len(told) + 1) for lost in Lost]
+    async with open_pool(stage.database) as pool:
+        lost = [await lose(stage, scenario, expected, pool, point) for point in points]
+    assert Counter(twice.name for twice in lost) == Counter(told * len(Lost))
+    assert counted(names.FENCE_REJECTED) == rejected
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+    waited = sum(twice.waited for twice in lost)
+    covered.append(
+        f"sent twice, {scenario.name}: {len(lost)} points, {len(told)} commits in {len(Lost)} ways;"
+        f" {waited} times the repeat waited for the first"
+    )
+
+
+async def lose(
+    stage: Stage, scenario: Scenario, expected: Outcome, pool: Pool, point: tuple[int, Lost]
+) -> Twice:
+    """Lose the answer to one commit, and compare."""
+    number, lost = point
+    scene = await stage.set(scenario)
+    before = len(scene.marks())
+    twice = Twice(pool, stage.world.pool, number, lost)
+    with stage.patch.context() as patch:
+        stand_in(patch, pool, twice.send)
+        await perform(scene, twice)
+    if await scene.unfinished():
+        await scene.recover()
+    assert await scene.outcome() == expected
+    assert repeated(scene.marks()[before:]) == []
+    return twice
+
+
+async def perform(scene: Scene, twice: Twice) -> None:
+    """Execute the scene in this process, until all is done or the process has drained."""
+    body = Body(twice.pool, dict(scene.scenario.fates))
+    provider = body.provider
+    process = working(scene.world, {"scripted": provider}, *body.tools, settings=_SOON, pool=twice.pool)
+    async with process as worker, trio.open_nursery() as nursery:
+        body.drain = worker.drain
+        nursery.start_soon(let_lapse, scene, twice)
+        nursery.start_soon(drain_at_the_end, scene, worker)
+        await worker.ended.wait()
+        nursery.cancel_scope.cancel()
+    assert provider.complaints == []
+
+
+async def let_lapse(scene: Scene, twice: Twice) -> None:
+    """Let the lease lapse of a claim that was made after its process had given it up."""
+    await twice.landed.wait()
+    if (twice.name, twice.lost) == ("claim_next_run", Lost.LIVE):
+        await scene.lapse()
+
+
+async def drain_at_the_end(scene: Scene, worker: Worker) -> None:
+    """Drain the process once all runs have ended."""
+    await until(scene.world, scene.runs)
+    worker.drain.set()

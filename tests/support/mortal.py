@@ -1,0 +1,120 @@
+"""What a process executes that will not live to tell: tools that leave marks, and fates bound to marks.
+
+Its one rule: what happened is known from the journal, a line a mark, which outlives the process; a
+tool writes its mark first, and then the process meets its fate.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from enum import StrEnum
+
+import attrs
+import trio
+
+from hango.domain import Block, Effects, ProviderRequest, ToolContext
+from hango.store.pool import Pool
+from hango.store.runs import Runs
+from hango.testing import Answer, FakeProvider
+from hango.tools import Tool, tool
+
+from support.durable_plugin import asked, said, write
+from support.workers import SETTINGS
+
+# A cancel may be rung before anybody listens; then the next heartbeat hears of it.
+BEATING = attrs.evolve(SETTINGS, heartbeat_interval=1.0)
+DIED = 86  # the exit code of a process that ended itself
+
+TOOLS: Mapping[str, Effects] = {
+    "look": Effects.READ_ONLY,
+    "tidy": Effects.IDEMPOTENT,
+    "pay": Effects.KEYED,
+    "post": Effects.UNSAFE,
+    "quit": Effects.READ_ONLY,
+    "leave": Effects.READ_ONLY,
+}
+
+
+class Fate(StrEnum):
+    """What becomes of a process at a mark."""
+
+    DIE = "die"  # at once, without a last word to anybody
+    FREEZE = "freeze"  # until somebody sends SIGCONT
+    LINGER = "linger"  # frozen, and then in the tool until it is let go
+    DRAIN = "drain"  # it is told to
+    CANCEL = "cancel"  # its run is
+
+
+@attrs.define
+class Body:
+    """The tools and the model of one process.
+
+    The prompt is the script, as `support.durable_plugin` reads it.
+
+    Attributes:
+        fates: by mark, a tool's name or ``provider``, the prompt's name and the turn; each is met once,
+            but a cancel always.
+        drain: tells the process to drain.
+        lingers: set once a tool does.
+        let_go: lets it go on.
+    """
+
+    pool: Pool
+    fates: dict[str, Fate]
+    drain: trio.Event = attrs.field(factory=trio.Event)
+    lingers: trio.Event = attrs.field(factory=trio.Event)
+    let_go: trio.Event = attrs.field(factory=trio.Event)
+
+    @property
+    def provider(self) -> FakeProvider:
+        """Make the model."""
+        return FakeProvider(self._answer, name="scripted")
+
+    @property
+    def tools(self) -> list[Tool]:
+        """The tools."""
+        return [self._tool(name, effects) for name, effects in TOOLS.items()]
+
+    def _tool(self, name: str, effects: Effects) -> Tool:
+        async def mark(context: ToolContext) -> str:
+            write(f"{name} {context.idempotency_key}")
+            await self._suffer(name, context)
+            await trio.lowlevel.checkpoint()
+            return f"{name} is done"
+
+        return tool(effects=effects, name=name)(mark)
+
+    async def _suffer(self, name: str, context: ToolContext) -> None:
+        match self.fates.get(name):
+            case Fate.CANCEL:
+                assert context.scope is not None
+                await Runs(self.pool).cancel(context.scope, context.run_id)
+                await trio.sleep_forever()
+            case Fate.LINGER:
+                del self.fates[name]
+                end_by(Fate.FREEZE)
+                self.lingers.set()
+                await self.let_go.wait()
+            case Fate.DRAIN:
+                self.drain.set()
+            case Fate() as fate:
+                del self.fates[name]
+                end_by(fate)
+
+    def _answer(self, request: ProviderRequest) -> Answer | Block:
+        words, turn = asked(request)
+        mark = f"provider {words[0]} {turn}"
+        write(mark)
+        if fate := self.fates.pop(mark, None):
+            end_by(fate)
+        return said(words, turn)
+
+
+def end_by(fate: Fate) -> None:
+    """End this process, or stop it until somebody lets it go on; in the middle of whatever it does."""
+    if fate is Fate.DIE:
+        os._exit(DIED)
+    assert fate is Fate.FREEZE
+    signal.raise_signal(signal.SIGSTOP)

@@ -1,0 +1,57 @@
+"""A process that has imported everything and makes others, each by a fork, one after the other.
+
+A line of its input is a life (see `support.lives`).  It tells ``started <pid>``, ``stopped`` each time
+the process was stopped, and ``ended <code>``; the code of one killed by a signal is negative.  It has
+one thread and no event loop, so that what it forks has neither.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import traceback
+
+from support.lives import live
+
+
+def tell(text: str) -> None:
+    """Tell whoever started this process."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def be_born(line: str) -> int:
+    """Fork a process that lives *line*; return its id."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        os.close(0)
+        live(line)
+        code = 0
+    except BaseException:  # noqa: BLE001 - nothing of the child may come back into the loop below
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def watch(pid: int) -> None:
+    """Tell what becomes of a process until it has ended."""
+    while True:
+        _, status = os.waitpid(pid, os.WUNTRACED)
+        if not os.WIFSTOPPED(status):
+            return tell(f"ended {os.waitstatus_to_exitcode(status)}")
+        tell("stopped")
+
+
+if __name__ == "__main__":
+    assert threading.active_count() == 1
+    gc.freeze()  # or the first collection in each child would copy every page
+    for line in sys.stdin:
+        pid = be_born(line)
+        tell(f"started {pid}")
+        watch(pid)

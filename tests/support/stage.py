@@ -1,0 +1,86 @@
+"""A session's actor alone on a stage, so that a test can be everything that usually surrounds it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import attrs
+import trio
+
+from hango.actors import Prepared, WorkerSettings, Workshop
+from hango.actors.actor import Address, spawn
+from hango.actors.leases import Leases
+from hango.actors.session import Execute, session
+from hango.domain import (
+    Message,
+    Outcome,
+    Run,
+    Session,
+)
+from hango.store.transcript import Claim
+from hango.testing import FakeProvider
+
+from support.workers import Gate, Recorder, registry_of
+from support.world import World
+
+
+@attrs.define
+class Stage:
+    """A session's actor alone, without anything that claims, renews or listens.
+
+    Attributes:
+        settled: how often an execution said that it is over.
+    """
+
+    world: World
+    session: Session
+    address: Address[Execute]
+    leases: Leases
+    settled: int = 0
+
+    async def claim(self, prompt: str = "hello") -> Claim:
+        """Queue a run and claim it."""
+        await self.world.run(self.session, prompt)
+        claim = await self.world.queue().claim_next(self.session.id)
+        assert claim is not None
+        return claim
+
+    def tell(self, claim: Claim) -> trio.Event:
+        """Have *claim* executed; returns what is set when that is over."""
+        over = trio.Event()
+
+        def settled() -> None:
+            self.settled += 1
+            over.set()
+
+        self.address.tell(Execute(claim, settled))
+        self.leases.add(claim, self.address)
+        return over
+
+    async def execute(self, prompt: str = "hello") -> Run:
+        """Queue a run, have it executed, and return it as it is then."""
+        claim = await self.claim(prompt)
+        await self.tell(claim).wait()
+        return await self.world.reload(claim.run)
+
+    async def stored(self) -> Sequence[Message]:
+        """Read the session's messages."""
+        return await self.world.sessions.messages(self.world.scope(), self.session.id)
+
+
+Prepare = Callable[[Claim, Sequence[Message]], Awaitable[Prepared | Outcome]]
+
+
+def workshop(provider: FakeProvider, *gates: Gate) -> Prepare:
+    """Prepare executions with this provider."""
+    registry = registry_of(*(gate.tool for gate in gates))
+    return Workshop({"fake": provider}, registry, WorkerSettings()).prepare
+
+
+async def stage(world: World, nursery: trio.Nursery, prepare: Prepare) -> Stage:
+    """Put a session's actor on stage."""
+    leases = Leases()
+    address = spawn(
+        nursery, session, prepare, leases, Recorder(), name="session under test", inbox_size=1
+    )
+    return Stage(world, await world.session(), address, leases)

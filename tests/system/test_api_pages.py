@@ -1,0 +1,117 @@
+"""Pages of lists: every row once, whatever times they share."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from uuid import UUID
+
+import pytest
+
+from hango.domain import Role, TextBlock, new_id
+from hango.store.agents import Agents, NewAgent
+from hango.web.openapi import OPERATIONS
+from hango.web.openapi.operation import Operation
+
+from support.api import Api
+from support.world import World, sql
+
+COUNT = 7
+
+Make = Callable[[World, UUID], Awaitable[object]]
+
+
+async def make_run(world: World, session_id: UUID) -> None:
+    """Queue a run."""
+    said = (TextBlock("x"),)
+    await world.runs.create(world.scope(), session_id, said, max_live=COUNT)
+
+
+async def make_message(world: World, session_id: UUID) -> None:
+    """Add a message."""
+    await world.sessions.add_message(world.scope(), session_id, "user", (TextBlock("x"),))
+
+
+async def make_agent(world: World, _: UUID) -> None:
+    """Store an agent."""
+    new = NewAgent(f"a{new_id().hex}", "A", "fake", "m")
+    await Agents(world.pool).create(world.tenant.id, new, actor=None)
+
+
+async def make_session(world: World, _: UUID) -> None:
+    """Open a session."""
+    await world.session()
+
+
+async def make_user(world: World, _: UUID) -> None:
+    """Let somebody in."""
+    email = f"{new_id()}@acme.test"
+    await world.accounts.create_user(world.tenant.id, email, Role.MEMBER, actor=None)
+
+
+async def make_key(world: World, _: UUID) -> None:
+    """Make a key."""
+    await world.accounts.create_key(world.tenant.id, world.users[Role.OWNER].id, actor=None)
+
+
+# by operation: what is listed, and how one more comes to be
+LISTS: Mapping[str, tuple[str, Make]] = {
+    "list_session_runs": ("runs", make_run),
+    "list_runs": ("runs", make_run),
+    "list_sessions": ("sessions", make_session),
+    "list_messages": ("messages", make_message),
+    "list_agents": ("agents", make_agent),
+    "list_users": ("users", make_user),
+    "list_keys": ("api_keys", make_key),
+    "list_audit_events": ("audit_events", make_session),
+}
+PAGED = [
+    operation
+    for operation in OPERATIONS
+    if any(parameter.name == "cursor" for parameter in operation.parameters)
+]
+
+# all at one moment; one microsecond apart, the newest id being the oldest; within one millisecond
+TIMES = {
+    "one moment": "timestamptz '2026-01-01'",
+    "backwards": "timestamptz '2026-01-01' - (rank * interval '1 microsecond')",
+    "in pairs": "timestamptz '2026-01-01 00:00:00.0009995' + (rank / 2 * interval '1 microsecond')",
+}
+
+
+def test_every_list_is_tried() -> None:
+    """Every list of the API is one of those below."""
+    assert set(LISTS) == {operation.name for operation in PAGED}
+
+
+@pytest.mark.parametrize("times", TIMES)
+@pytest.mark.parametrize("operation", PAGED, ids=lambda operation: operation.name)
+async def test_every_row_is_on_one_page(api: Api, operation: Operation, times: str) -> None:
+    """Rows of one moment, or microseconds apart, are shown once each, in one order (D14)."""
+    table, make = LISTS[operation.name]
+    session = await api.session(Role.OWNER)
+    for _ in range(COUNT):
+        await make(api.acme, session.id)
+    ranked = f"select id, row_number() over (order by id) as rank from {table}"  # noqa: S608  # ours
+    await sql(
+        api.pool,
+        f"update {table} set created_at = {TIMES[times]} from ({ranked}) as r where r.id = {table}.id",  # noqa: S608  # ours
+    )
+    path = operation.path.format(session_id=session.id, user_id=api.acme.users[Role.OWNER].id)
+    whole = await walk(api, path, 200)
+    assert len(whole) == len(set(whole)) >= COUNT
+    assert whole == sorted(whole, reverse=table != "messages")
+    for limit in (1, 2, COUNT - 1, len(whole)):
+        assert await walk(api, path, limit) == whole
+
+
+async def walk(api: Api, path: str, limit: int) -> list[str]:
+    """Return the ids on all pages, in their order."""
+    shown, cursor = [], ""
+    async with api.as_role(Role.OWNER) as owner:
+        while True:
+            page = (await owner.get(f"{path}?limit={limit}{cursor}")).json()
+            shown += [row["id"] for row in page["data"]]
+            if page["next_cursor"] is None:
+                return shown
+            assert len(page["data"]) == limit
+            cursor = f"&cursor={page['next_cursor']}"

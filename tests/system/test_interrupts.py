@@ -1,0 +1,165 @@
+"""Executions that are cut short, or that lose their authority: what is written, and what is not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from hango.domain import (
+    Message,
+    Outcome,
+    OutcomeStatus,
+    Run,
+    RunState,
+    Usage,
+)
+from hango.store.transcript import Claim
+from hango.telemetry import names
+from hango.testing import FakeProvider, call, text
+
+from support.counters import counted
+from support.locks import row_held, until_waiting
+from support.stage import stage, workshop
+from support.workers import Gate
+from support.world import World, sql
+
+
+async def steal(world: World, run: Run) -> None:
+    """Let another process own the run."""
+    await sql(world.pool, "update runs set claim_epoch = claim_epoch + 1 where id = $1", run.id)
+
+
+@pytest.mark.rule(11)
+async def test_a_cancel_known_before_the_execution_begins_is_not_lost(
+    world: World, nursery: trio.Nursery
+) -> None:
+    """D09 b: flagged between claim and execution, it ends the run without a provider call."""
+    provider = FakeProvider([text("never")])
+    on = await stage(world, nursery, workshop(provider))
+    claim = await on.claim()
+    await world.runs.cancel(world.scope(), claim.run.id)
+    claim.cancelled = True
+    await on.tell(claim).wait()
+    assert (await world.reload(claim.run)).state is RunState.CANCELLED
+    assert provider.calls == 0
+
+
+async def test_what_is_told_after_the_drains_time_is_up_is_released_at_once(
+    world: World, nursery: trio.Nursery
+) -> None:
+    """D16: no execution begins any more."""
+    provider = FakeProvider([text("never")])
+    on = await stage(world, nursery, workshop(provider))
+    claim = await on.claim()
+    on.leases.stop(within=5)
+    await on.tell(claim).wait()
+    now = await world.reload(claim.run)
+    assert (now.state, now.owner_id, provider.calls) == (RunState.QUEUED, None, 0)
+
+
+@pytest.mark.rule(3)
+async def test_a_claim_already_lost_is_not_executed(world: World, nursery: trio.Nursery) -> None:
+    """D03: nothing is asked of the provider, and nothing is written."""
+    provider = FakeProvider([text("never")])
+    on = await stage(world, nursery, workshop(provider))
+    claim = await on.claim()
+    claim.lost = True
+    await on.tell(claim).wait()
+    assert (await world.reload(claim.run)).state is RunState.RUNNING
+    assert provider.calls == 0
+
+
+@pytest.mark.rule(3)
+async def test_an_outcome_reached_without_authority_is_not_written(
+    world: World, nursery: trio.Nursery
+) -> None:
+    """D03: the answer was complete, but the lease was reported lost in the same moment."""
+
+    async def prepare(claim: Claim, _: Sequence[Message]) -> Outcome:
+        claim.lost = True
+        return Outcome(OutcomeStatus.DONE, iterations=1, usage=Usage())
+
+    run = await (await stage(world, nursery, prepare)).execute()
+    assert run.state is RunState.RUNNING
+
+
+@pytest.mark.rule(3)
+async def test_a_run_stolen_in_the_middle_of_a_turn_is_left_to_its_new_owner(
+    world: World, nursery: trio.Nursery
+) -> None:
+    """The boundary meets the fence: it is counted, and the execution ends without another write."""
+    gate, rejected = Gate(), counted(names.FENCE_REJECTED)
+    provider = FakeProvider([call("hold"), text("never")])
+    on = await stage(world, nursery, workshop(provider, gate))
+    claim = await on.claim()
+    over = on.tell(claim)
+    await gate.entered.wait()
+    await steal(world, claim.run)
+    gate.open.set()
+    await over.wait()
+    now = await world.reload(claim.run)
+    assert (now.state, now.resume_turn, now.claim_epoch) == (RunState.RUNNING, 0, 2)
+    assert counted(names.FENCE_REJECTED) == rejected + 1
+    assert provider.calls == 1
+
+
+async def test_an_error_raised_while_being_interrupted_is_still_an_interrupt(
+    world: World, nursery: trio.Nursery
+) -> None:
+    """D19: a cancel is never recorded as a failure, whatever cleaning up raises."""
+    entered = trio.Event()
+
+    async def prepare(_: Claim, __: Sequence[Message]) -> Outcome:
+        async with trio.open_nursery() as inner:
+            inner.start_soon(trio.sleep_forever)
+            try:
+                entered.set()
+                await trio.sleep_forever()
+            finally:
+                raise ValueError("cleaning up failed")
+        raise AssertionError
+
+    on = await stage(world, nursery, prepare)
+    claim = await on.claim()
+    over = on.tell(claim)
+    await entered.wait()
+    await world.runs.cancel(world.scope(), claim.run.id)
+    claim.cancelled = True
+    assert on.address.interrupt(claim.key)
+    await over.wait()
+    assert (await world.reload(claim.run)).state is RunState.CANCELLED
+
+
+async def test_the_settle_is_not_cut_by_a_cancellation(world: World) -> None:
+    """D17: the actor is torn down exactly while the end is written; it is written all the same."""
+    async with trio.open_nursery() as nursery:
+        on = await stage(world, nursery, workshop(FakeProvider([text("hi")])))
+        claim = await on.claim()
+        lock = AsyncExitStack()
+        await lock.enter_async_context(row_held(world.pool, "sessions", on.session.id))
+        over = on.tell(claim)
+        await until_waiting(world.pool)
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            await wait_all_tasks_blocked()
+            assert not over.is_set()
+            await lock.aclose()
+    assert (await world.reload(claim.run)).state is RunState.SUCCEEDED
+    assert on.settled == 1
+
+
+async def test_the_slot_is_freed_whatever_becomes_of_the_run(world: World) -> None:
+    """Torn down in the middle of a tool, the claim is released and the slot's callback called."""
+    gate = Gate()
+    async with trio.open_nursery() as nursery:
+        on = await stage(world, nursery, workshop(FakeProvider([call("hold")]), gate))
+        claim = await on.claim()
+        on.tell(claim)
+        await gate.entered.wait()
+        nursery.cancel_scope.cancel()
+    assert (await world.reload(claim.run)).state is RunState.QUEUED
+    assert (on.settled, on.leases.alive()) == (1, [])

@@ -1,0 +1,116 @@
+"""A database that goes away, or whose answers are lost: no run is lost, failed or done twice."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from hango.domain import (
+    RunState,
+)
+from hango.store.pool import open_pool
+from hango.testing import FakeProvider, text, waiting
+
+from support.workers import (
+    SETTINGS,
+    TICKING,
+    FirstClaim,
+    Time,
+    away,
+    cut,
+    echo,
+    lose_answer,
+    mock_now,
+    prompt,
+    quiet,
+    until,
+    working,
+)
+from support.world import World, make_world, sql
+
+
+@pytest.fixture
+def clock() -> MockClock:
+    """Have a clock that stands still until it is turned."""
+    return MockClock()
+
+
+async def test_a_run_in_the_middle_of_a_stream_survives_an_outage(world: World) -> None:
+    """D11: the database is away while the model talks; the run is finished once, by the same claim."""
+    gate = trio.Event()
+    provider = FakeProvider([waiting(gate, text("done"))])
+    async with working(world, provider) as worker:
+        run = await world.run(await world.session())
+        await provider.wait_for_calls(1)
+        async with away(world.pool):
+            gate.set()
+            await wait_all_tasks_blocked(0.05)
+        (done,) = await until(world, [run])
+        assert not worker.ended.is_set()
+    assert (done.state, done.claim_epoch) == (RunState.SUCCEEDED, 1)
+
+
+async def test_a_claim_whose_answer_was_lost_is_made_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D11: nobody waits for its lease to lapse: what is ours without an actor is given back."""
+    async with working(world, FakeProvider(echo)):
+        await quiet(world)
+        FirstClaim(monkeypatch, lose_answer)
+        run = await world.run(await world.session())
+        (done,) = await until(world, [run])
+    assert (done.state, done.claim_epoch, done.reclaims) == (RunState.SUCCEEDED, 2, 0)
+
+
+async def test_a_claim_whose_answer_was_lost_is_given_back_by_the_drain(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D16: also one that this process does not know of."""
+    run = await world.run(await world.session())
+    claim = FirstClaim(monkeypatch, lose_answer)
+    async with working(world, FakeProvider(echo)) as worker:
+        await claim.made.wait()
+        worker.drain.set()
+    now = await world.reload(run)
+    assert (now.state, now.owner_id, now.reclaims) == (RunState.QUEUED, None, 0)
+
+
+async def test_an_idle_process_survives_an_outage_without_spinning(
+    database: str, clock: MockClock
+) -> None:
+    """D10, D11: away for ten minutes at every kind of tick; tries stay few, and then it goes on."""
+    async with open_pool(database, now=mock_now) as pool:
+        world, time = await make_world(pool), Time(clock, pool)
+        async with working(world, FakeProvider(echo), settings=TICKING) as worker:
+            await time.turn(1)
+            async with away(pool):
+                before = pool.statements
+                await time.turn(600)
+                tries = pool.statements - before
+            assert not worker.ended.is_set()
+            assert tries <= 600 / TICKING.poll_interval + 600 / TICKING.reclaim_interval + 10
+            run = await world.run(await world.session())
+            await time.turn(10)
+            assert (await world.reload(run)).state is RunState.SUCCEEDED
+
+
+async def test_a_cut_in_every_connection_at_once_costs_no_run(world: World) -> None:
+    """D11: connections die while thirty runs are queued and executed; each is done exactly once."""
+    provider = FakeProvider(echo)
+    settings = attrs.evolve(SETTINGS, poll_interval=0.2)
+    async with working(world, provider, settings=settings):
+        runs = [await world.run(await world.session(), f"run {n}") for n in range(30)]
+        await cut(world.pool)
+        done = await until(world, runs)
+    assert {run.state for run in done} == {RunState.SUCCEEDED}
+    assert len({prompt(request) for request in provider.requests}) == 30
+
+
+async def test_a_permanent_actor_that_cannot_work_ends_the_process(world: World) -> None:
+    """Let it crash: with a schema that is not ours, nothing can be executed, and nobody pretends."""
+    await sql(world.pool, "alter table runs rename to walks")
+    with pytest.raises(ExceptionGroup):
+        async with working(world, FakeProvider(echo)) as worker:
+            await worker.ended.wait()
