@@ -122,10 +122,14 @@ def _frames(record: logging.LogRecord) -> list[str]:
     return _told(error, "  ", set())[:_LONGEST_TRACE] if error else []
 
 
+# The name a class was given, read past a metaclass that raises when it is asked for it.
+_QUALNAME = type.__dict__["__qualname__"]
+
+
 def _told(error: BaseException, indent: str, seen: set[int]) -> list[str]:
     """Tell type and frames, what is within and what came before; no message, it may hold content."""
     seen.add(id(error))
-    lines = [indent + type(error).__qualname__]
+    lines = [indent + _QUALNAME.__get__(type(error))]
     for frame, number in traceback.walk_tb(error.__traceback__):
         code = frame.f_code
         lines.append(f"{indent}  at {code.co_filename}:{number} in {code.co_qualname}")

@@ -141,3 +141,24 @@ def test_what_looks_like_a_secret_is_hidden(text: str, secret: str) -> None:
 def test_plain_text_stays_as_it_is(text: str) -> None:
     """What only resembles a secret is left alone."""
     assert redact(text) == text
+
+
+class _Nameless(type):
+    def __getattribute__(cls, name: str) -> object:
+        if name == "__qualname__":
+            raise RuntimeError("no name")
+        return super().__getattribute__(name)
+
+
+class _Hostile(Exception, metaclass=_Nameless):
+    """An error whose class cannot tell its name."""
+
+
+@pytest.mark.usefixtures("root")
+def test_an_error_that_cannot_be_named_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
+    """C12: what foreign code raises never breaks the log, which would end what logs it."""
+    logs.set_up(style="text", level="info")
+    logging.getLogger("hango.test").error("it failed", exc_info=_Hostile())
+    told = capsys.readouterr().err
+    assert "it failed" in told
+    assert "_Hostile" in told
