@@ -16,7 +16,7 @@ PROMPT ?= What time is it in Tokyo and in Berlin?
 override PROMPT := $(value PROMPT)
 export PROMPT
 
-.PHONY: run test test-peers lint fmt types dev mutants rules help
+.PHONY: run test test-peers chaos lint fmt types dev mutants rules help
 
 run: $(BIN)/hango ## Run one prompt and print the answer (PROMPT="…")
 	@$(BIN)/hango run "$$PROMPT"
@@ -29,6 +29,11 @@ test: $(BIN)/hango ## Run the tests (ARGS="-k name" chooses)
 
 test-peers: $(BIN)/hango .venv-peers/.ready ## Run against servers that others wrote; nothing may be skipped
 	@HANGO_TEST_PEERS="$(CURDIR)/.venv-peers/bin" $(BIN)/python -m pytest tests/peers $(ARGS)
+
+chaos: $(BIN)/hango ## Kill workers for a minute, and see that nothing is lost (SEED=7; else three)
+	@for seed in $(or $(SEED),1 2 3); do \
+	  echo "seed $$seed"; $(BIN)/hango chaos --seed "$$seed" --seconds 60 || exit; \
+	done
 
 lint: $(BIN)/hango ## Check style, format, types and who imports whom
 	@$(BIN)/ruff check

@@ -151,6 +151,16 @@ async def test_a_turn_is_ended_in_order(world: World) -> None:
         await claim.end_turn(skipped)
 
 
+@pytest.mark.rule(3)
+async def test_a_message_of_an_ended_turn_is_refused(world: World) -> None:
+    """Every write names the turn it expects, so one sent before a boundary counts for nothing after."""
+    claim = await claimed_in_turn_one(world)
+    await end_turn(claim)
+    claim._fence.resume_turn = 0
+    with pytest.raises(StateConflict):
+        await append(claim)
+
+
 @pytest.mark.rule(7)
 async def test_a_turn_boundary_is_one_statement(world: World) -> None:
     """Results, resume_turn, iterations, usage and the lease arrive together."""
