@@ -153,11 +153,20 @@ async def test_cancel_of_a_running_run_is_a_request_made_once(world: World) -> N
 
 
 @pytest.mark.rule(11)
-async def test_cancel_of_an_ended_run_changes_nothing(world: World) -> None:
+@pytest.mark.parametrize("end", ["succeeded", "failed", "cancelled"])
+async def test_cancel_of_an_ended_run_changes_nothing(world: World, end: str) -> None:
     """It stays as it ended."""
     session = await world.session()
     run = await world.run(session)
-    ended = await world.runs.cancel(world.scope(), run.id)
+    await sql(
+        world.pool,
+        "update runs set state = $2, finished_at = now(),"
+        " error_code = case when $2 = 'failed' then 'internal' end,"
+        " error = case when $2 = 'failed' then 'a fault' end where id = $1",
+        run.id,
+        end,
+    )
+    ended = await world.reload(run)
     assert await world.runs.cancel(world.scope(), run.id) == ended
 
 
