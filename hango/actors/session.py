@@ -91,7 +91,7 @@ class _Execution:
         finally:
             if not ended:  # the process is being torn down
                 self.claim.deadline = min(self.claim.deadline, trio.current_time() + RELEASE_GRACE)
-                ending = self._interrupted()
+                ending = await self._interrupted()
             await self._settle(ending)
 
     async def _ending(self, inbox: Inbox[Execute]) -> Ending:
@@ -109,7 +109,7 @@ class _Execution:
             if not interrupted:
                 return self._failed(error)
             _log.exception("the run raised while it was being interrupted")
-        return self._interrupted()
+        return await self._interrupted()
 
     async def _work(self) -> Outcome | Interrupted:
         prepared = await self.prepare(self.claim, self.known)
@@ -120,6 +120,7 @@ class _Execution:
         with trio.move_on_after(prepared.deadline):
             options = RunOptions(resume_from=run.resume_turn)
             return await prepared.loop.run(run.session_id, run.input, self.events, options)
+        await self._catch_up()
         late = f"the run took longer than {prepared.deadline:g} s"
         return prepared.loop.failed(RunError(ErrorCode.DEADLINE_EXCEEDED, late))
 
@@ -145,12 +146,23 @@ class _Execution:
             usage=self.prepared.loop.usage if self.prepared else run.usage,
         )
 
-    def _interrupted(self) -> Ending:
+    async def _interrupted(self) -> Ending:
         """Say what an interrupted execution ends in: nothing if it no longer has authority."""
         if self.claim.lost or trio.current_time() >= self.claim.deadline:
             _log.warning("the lease was lost, so nothing more is written")
             return None
+        try:
+            await self._catch_up()
+        except StoreError as error:
+            _log.warning("what was stored is not known, the lease will lapse: %s", error)
+            return None
         return self._ask(lambda loop: loop.interrupted()) or Interrupted()
+
+    async def _catch_up(self) -> None:
+        """Learn what a write did that was cut short, so that the ending fits what is stored."""
+        if self.prepared is not None:
+            with trio.CancelScope(shield=True, deadline=self.claim.deadline):
+                await self.prepared.transcript.catch_up()
 
     def _ask(self, last_words: Callable[[AgentLoop], T]) -> T | None:
         """Ask the loop what it had not stored yet; None if there is no loop, or it cannot tell."""

@@ -41,6 +41,7 @@ class Fence:
         reclaims: as the run has it; a sweep raises it, which tells a sweep's doing from our own.
         deadline: when to have stopped (trio clock, seconds).
         lost: authority is gone; nothing more is sent.
+        unanswered: messages were sent, and whether they are stored is not known.
     """
 
     _pool: Pool
@@ -52,6 +53,7 @@ class Fence:
     reclaims: int
     deadline: float
     lost: bool = False
+    unanswered: bool = False
 
     @classmethod
     def of(cls, pool: Pool, run: Run, deadline: float) -> Fence:
@@ -118,7 +120,12 @@ class Fence:
             **{name: value for name, value in of_messages.items() if name in query.parameters},
             **values,
         }
-        return await self.patiently(attempt)
+        # Only of what stores messages: the calls of a turn write their effects at the same time.
+        self.unanswered = self.unanswered or message_id is not None
+        answered = await self.patiently(attempt)  # cancelled between two tries, it stays unanswered
+        if message_id is not None:
+            self.unanswered = False
+        return answered
 
     async def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Repeat *attempt* until the database is there; gives up at the deadline."""

@@ -192,6 +192,16 @@ class Claim:
         may_go_on = not (self.cancelled or self.handing_over)
         return (rows.message(stored[0]) if stored else None), may_go_on
 
+    @property
+    def unanswered(self) -> bool:
+        """Whether a write was cut short of which nobody knows whether it was done."""
+        return self._fence.unanswered
+
+    def turn_ended(self, turn: int) -> None:
+        """Take note of a boundary that was found stored."""
+        if turn == self._fence.resume_turn + 1:
+            self._fence.turn_ended(turn)
+
     async def settle(self, outcome: Outcome | Interrupted) -> RunState:
         """End the execution with its one last write; return the state the run is in after it.
 
@@ -269,6 +279,20 @@ class SessionTranscript:
         message, may_go_on = await self._claim.end_turn(boundary)
         await self._take([message] if message else [])
         return may_go_on
+
+    async def catch_up(self) -> None:
+        """Learn what the last write stored, if it was cut short before its answer came.
+
+        Raises:
+            StoreUnavailable: the database stayed away until the deadline.
+        """
+        if not self._claim.unanswered:
+            return
+        known = len(self.messages)
+        await self._take([])
+        for message in self.messages[known:]:
+            if message.run_id == self._claim.run.id and message.role == "user" and message.turn:
+                self._claim.turn_ended(message.turn)
 
     async def _take(self, stored: Sequence[Message]) -> None:
         """Remember what was stored; read it if the answer to the write was lost."""
