@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from uuid import UUID
 
+import attrs
 import pytest
 import trio
 
-from hango.domain import NewMessage, ToolResultBlock, TurnEnd, Usage
+from hango.domain import Interrupted, NewMessage, ToolResultBlock, TurnEnd, Usage
 from hango.errors import StateConflict
 from hango.store.transcript import Claim
 from hango.telemetry import names
@@ -19,12 +20,14 @@ from support.turn_one import (
     Write,
     append,
     begin,
+    call,
     claimed_in_turn_one,
     end_turn,
     everything,
     finish,
     hand_on,
     plainly,
+    question,
     release,
     results,
     settle,
@@ -131,6 +134,23 @@ async def test_a_write_whose_answer_was_lost_is_done_once(
 
 
 @pytest.mark.rule(3)
+@pytest.mark.parametrize("write", [settle, release])
+async def test_a_lost_answer_is_found_also_after_progress_that_reset_the_reclaims(
+    world: World, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run taken back before, that ended a turn since: its end is its own, and no sweep's."""
+    session = await world.session()
+    run = await world.run(session)
+    await sql(world.pool, "update runs set reclaims = 3")
+    claim = await world.queue().claim_next(session.id)
+    assert claim is not None
+    await claim.append([question(run), call(run)])
+    await end_turn(claim)
+    LostAnswers(world.pool, monkeypatch)
+    await write(claim)
+
+
+@pytest.mark.rule(3)
 async def test_a_transcript_stays_whole_when_an_answer_is_lost(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,13 +172,28 @@ async def test_a_turn_is_ended_in_order(world: World) -> None:
 
 
 @pytest.mark.rule(3)
-async def test_a_message_of_an_ended_turn_is_refused(world: World) -> None:
-    """Every write names the turn it expects, so one sent before a boundary counts for nothing after."""
+@pytest.mark.parametrize("write", [append, settle, release])
+async def test_every_write_names_the_turn_it_expects(world: World, write: Write) -> None:
+    """One that was sent before a boundary and arrives after it changes nothing."""
     claim = await claimed_in_turn_one(world)
     await end_turn(claim)
     claim._fence.resume_turn = 0
+    before = await everything(plainly(world))
     with pytest.raises(StateConflict):
-        await append(claim)
+        await write(claim)
+    assert await everything(plainly(world)) == before
+
+
+@pytest.mark.rule(4)
+async def test_a_boundary_never_shortens_a_lease(world: World) -> None:
+    """Another process's longer lease, or a clock set back, is no reason to lapse sooner."""
+    claim = await claimed_in_turn_one(world)
+    await sql(world.pool, "update runs set lease_expires_at = now() + interval '1 hour'")
+    await end_turn(claim)
+    left = await sql(
+        world.pool, "select lease_expires_at > now() + interval '50 minutes' as kept from runs"
+    )
+    assert left[0]["kept"]
 
 
 @pytest.mark.rule(7)
@@ -184,6 +219,29 @@ async def test_a_turn_boundary_is_one_statement(world: World) -> None:
     assert (stored["resume_turn"], stored["iterations"], stored["reclaims"]) == (1, 1, 0)
     assert stored["renewed"]
     assert '"input_tokens":1' in stored["usage"]
+
+
+@pytest.mark.rule(3)
+async def test_what_an_old_claim_had_stored_does_not_make_it_the_owner_again(world: World) -> None:
+    """The same process has the run under a new epoch: a repeat by the old claim is no success."""
+    claim = await claimed_in_turn_one(world)
+    await hand_on(plainly(world), claim, "the same process")
+    repeated = NewMessage("user", claim.run.input, claim.run.id, 0)
+    first = (await world.sessions.messages(world.scope(), claim.run.session_id))[0]
+    with pytest.raises(StateConflict):
+        await claim.append([attrs.evolve(repeated, id=first.id)])
+
+
+@pytest.mark.rule(11)
+async def test_a_release_after_the_lease_is_none_also_for_who_had_the_run_before(world: World) -> None:
+    """That this process gave the run back once says nothing of now."""
+    claim = await claimed_in_turn_one(world)
+    await claim.settle(Interrupted())
+    again = await world.queue(owner_id=claim.run.owner_id).claim_next(claim.run.session_id)
+    assert again is not None
+    await world.lapse(again.run)
+    with pytest.raises(StateConflict):
+        await again.settle(Interrupted())
 
 
 @pytest.mark.rule(7)

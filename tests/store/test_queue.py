@@ -8,8 +8,18 @@ from uuid import UUID
 import pytest
 import trio
 
-from hango.domain import RunState, Session, new_id
+from hango.domain import (
+    Interrupted,
+    Outcome,
+    OutcomeStatus,
+    RunState,
+    Session,
+    StopReason,
+    Usage,
+    new_id,
+)
 from hango.errors import StoreUnavailable
+from hango.store.listen import Ring
 from hango.store.pool import Pool
 from hango.store.queries import Query
 from hango.store.queue import RunQueue
@@ -18,7 +28,7 @@ from hango.store.transcript import Claim
 from hango.telemetry import names
 
 from support.counters import counted
-from support.locks import row_held, until_waiting
+from support.locks import row_held, uncommitted, until_waiting
 from support.world import World, make_world, sql
 
 DOUBLED = [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]  # seconds
@@ -393,3 +403,163 @@ async def test_a_claim_that_is_made_after_it_was_given_up_is_given_back(
         nursery.start_soon(queue.claim_next, session.id)  # behind the first, so it gets nothing
         await until_waiting(world.pool, 2)
     assert (await claim(queue, session)).run.claim_epoch == 2
+
+
+@pytest.mark.rule(5)
+async def test_the_sweep_passes_over_a_row_that_somebody_writes_to(world: World) -> None:
+    """A lapsed run whose owner's write is under way is for the next sweep; the others are taken."""
+    runs = [await world.run(await world.session()) for _ in range(2)]
+    for run in runs:
+        await world.queue().claim_next(run.session_id)
+        await world.lapse(run)
+    async with row_held(world.pool, "runs", runs[0].id):
+        with trio.fail_after(5):
+            assert await world.queue().sweep() == 1
+    assert (await world.reload(runs[0])).state is RunState.RUNNING
+    assert await world.queue().sweep() == 1
+
+
+@pytest.mark.rule(2)
+async def test_the_unique_index_makes_a_claim_lost_and_no_error(world: World) -> None:
+    """Whoever gets past the line all the same, as a hand at psql, is seen while it commits."""
+    session, got = await world.session(), list[Claim | None]()
+    await world.run(session, "one")
+    later, lost = await world.run(session, "two"), counted(names.RUN_CLAIMS, outcome="lost")
+    running = "update runs set state = 'running', owner_id = id, lease_expires_at = now() + '1 hour'"
+    take = f"{running} where id = '{later.id}'"
+
+    async def late() -> None:
+        got.append(await world.queue().claim_next(session.id))
+
+    async with trio.open_nursery() as nursery, uncommitted(world.pool, take):
+        nursery.start_soon(late)
+        await until_waiting(world.pool)
+    assert got == [None]
+    assert counted(names.RUN_CLAIMS, outcome="lost") == lost + 1
+
+
+@pytest.mark.rule(4)
+async def test_an_old_claim_does_not_renew_the_lease_of_a_new_one(world: World) -> None:
+    """Of the same run, by the same process: the epoch tells them apart."""
+    session, queue = await world.session(), world.queue()
+    run = await world.run(session)
+    old = await claim(queue, session)
+    await world.lapse(run)
+    await queue.sweep()
+    await claim(queue, session)
+    await sql(world.pool, "update runs set lease_expires_at = now() + interval '5 seconds'")
+    assert (await queue.renew([old])).lost == {old.key}
+    lease = "select lease_expires_at < now() + interval '10 seconds' as kept from runs"
+    assert (await sql(world.pool, lease))[0]["kept"]
+
+
+@pytest.mark.rule(6)
+@pytest.mark.parametrize("transition", ["create", "settle", "release", "cancel", "reclaim"])
+async def test_the_doorbell_rings_at_every_transition(world: World, transition: str) -> None:
+    """With the session and the run, so that whoever hears it knows where to look."""
+    session = await world.session()
+    run = await world.run(session)
+    got = await claim(world.queue(), session)
+    async with world.pool.listen() as rings:
+        match transition:
+            case "create":
+                run = await world.run(session)
+            case "settle":
+                await got.settle(Outcome(OutcomeStatus.DONE, 1, Usage(), (), StopReason.END_TURN))
+            case "release":
+                await got.settle(Interrupted())
+            case "cancel":
+                await world.runs.cancel(world.scope(), run.id)
+            case "reclaim":
+                await world.lapse(run)
+                await world.queue().sweep()
+        with trio.fail_after(5):
+            assert await anext(rings) == Ring(session.id, run.id)
+
+
+@pytest.mark.rule(2)
+async def test_a_running_run_holds_back_also_those_before_it(world: World) -> None:
+    """However it came to run, as by a hand at psql: that is no lost claim, but a busy line."""
+    session = await world.session()
+    await world.run(session, "one")
+    later, lost = await world.run(session, "two"), counted(names.RUN_CLAIMS, outcome="lost")
+    await sql(
+        world.pool,
+        "update runs set state = 'running', owner_id = id, lease_expires_at = now() + '1 hour'"
+        " where id = $1",
+        later.id,
+    )
+    assert await world.queue().claim_next(session.id) is None
+    assert counted(names.RUN_CLAIMS, outcome="lost") == lost
+
+
+@pytest.mark.rule(4)
+@pytest.mark.parametrize("asked_by", ["write", "beat"])
+async def test_a_deadline_counts_from_before_it_was_asked_for(
+    world: World, monkeypatch: pytest.MonkeyPatch, asked_by: str
+) -> None:
+    """However long the answer took: what the database granted is at least that."""
+    session, queue = await world.session(), world.queue()
+    await world.run(session)
+    if asked_by == "beat":
+        mine = await claim(queue, session)
+    ask, slow = getattr(Pool, asked_by), 0.5
+
+    async def slowly(pool: Pool, query: Query, **values: object) -> Sequence[Row]:
+        rows: Sequence[Row] = await ask(pool, query, **values)
+        await trio.sleep(slow)
+        return rows
+
+    monkeypatch.setattr(Pool, asked_by, slowly)
+    asked_at = trio.current_time()
+    if asked_by == "write":
+        deadline = (await claim(queue, session)).deadline
+    else:
+        deadline = (await queue.renew([mine])).renewed[mine.key]
+    assert deadline - asked_at < queue.lease_ttl * 0.9 + slow / 2
+
+
+class Unanswered:
+    """Lets the next claim commit, or not, and loses its answer; then all is as before."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, made: bool) -> None:
+        write = Pool.write
+
+        async def lose(pool: Pool, query: Query, **values: object) -> Sequence[Row]:
+            monkeypatch.setattr(Pool, "write", write)
+            if made:
+                await write(pool, query, **values)  # type: ignore[arg-type]  # handed through
+            raise StoreUnavailable("the answer was lost")
+
+        monkeypatch.setattr(Pool, "write", lose)
+
+
+@pytest.mark.rule(3)
+async def test_a_give_back_takes_nothing_from_another_process(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim without an answer had not been made, and somebody else's was."""
+    session, queue = await world.session(), world.queue()
+    run = await world.run(session)
+    Unanswered(monkeypatch, made=False)
+    with pytest.raises(StoreUnavailable):
+        await queue.claim_next(session.id)
+    theirs = await claim(world.queue(), session)
+    assert await queue.claim_next(session.id) is None
+    assert (await world.reload(run)).claim_epoch == theirs.run.claim_epoch
+    assert (await world.reload(run)).state is RunState.RUNNING
+
+
+@pytest.mark.rule(11)
+async def test_a_claim_given_back_after_a_cancel_ends_as_cancelled(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody executed it, and nobody will."""
+    session, queue = await world.session(), world.queue()
+    run = await world.run(session)
+    Unanswered(monkeypatch, made=True)
+    with pytest.raises(StoreUnavailable):
+        await queue.claim_next(session.id)
+    await world.runs.cancel(world.scope(), run.id)
+    assert await queue.claim_next(session.id) is None
+    assert (await world.reload(run)).state is RunState.CANCELLED

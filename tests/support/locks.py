@@ -51,6 +51,21 @@ async def row_held(
         connection.terminate()
 
 
+@asynccontextmanager
+async def uncommitted(pool: Pool, statement: str) -> AsyncIterator[None]:
+    """Have done *statement*, in a transaction that is committed when the context is left."""
+    loop = pool._loop
+    connection = await trio_asyncio.aio_as_trio(pool.connector.connect, loop=loop)()
+    execute = trio_asyncio.aio_as_trio(connection.execute, loop=loop)
+    try:
+        await execute("begin")
+        await execute(statement)
+        yield
+        await execute("commit")
+    finally:
+        connection.terminate()
+
+
 async def until_waiting(pool: Pool, count: int = 1) -> None:
     """Return when *count* statements wait for a lock, as the server itself reports."""
     with trio.fail_after(20):

@@ -171,3 +171,18 @@ async def test_a_claim_that_comes_back_to_a_process_torn_down_is_released(world:
             worker.scope.cancel()
         await worker.ended.wait()
     assert (await world.reload(run)).state is RunState.QUEUED
+
+
+@pytest.mark.rule(6)
+async def test_a_claim_given_back_in_a_drain_is_given_back_though_the_process_is_torn_down(
+    world: World,
+) -> None:
+    """D17: it is a write for the row's sake, and shielded."""
+    run = await world.run(await world.session())
+    async with working(world, FakeProvider(echo)) as worker:
+        async with row_held(world.pool, "runs", run.id):
+            await until_waiting(world.pool)
+            worker.drain.set()
+            worker.scope.cancel()
+        await worker.ended.wait()
+    assert (await world.reload(run)).state is RunState.QUEUED
