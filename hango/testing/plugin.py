@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import signal
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -41,13 +42,9 @@ __all__ = ["LeaseClock", "Worker", "World", "make_world", "sql"]
 
 
 @pytest.fixture(scope="session")
-def hango_postgres() -> Iterator[str]:
+def hango_postgres(request: pytest.FixtureRequest) -> Iterator[str]:
     """Have a Postgres for the session; yields a superuser's URL of its maintenance database."""
-    with ExitStack() as stack:
-        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            # told to end, as by a time limit, the tests end as by Ctrl-C: and stop their server
-            signal.signal(signal.SIGTERM, signal.default_int_handler)
-            stack.callback(signal.signal, signal.SIGTERM, signal.SIG_DFL)
+    with _ended_by_sigterm(request.session), ExitStack() as stack:
         try:
             url = stack.enter_context(postgres_server())
         except EmbeddedPostgresError as error:
@@ -116,3 +113,23 @@ async def hango_client(hango_server: Server, hango_world: World) -> AsyncIterato
 
     async with client_of(hango_server, await hango_world.key()) as client:
         yield client
+
+
+@contextmanager
+def _ended_by_sigterm(session: pytest.Session) -> Iterator[None]:
+    """Let a session that is told to end, as by a time limit, do so as by Ctrl-C, its server with it."""
+
+    def end(_: int, frame: FrameType | None) -> None:
+        session.shouldstop = "told to end"  # the test that runs may take the interrupt for its failure
+        handler = signal.getsignal(signal.SIGINT)  # within a trio run, trio's
+        (handler if callable(handler) else signal.default_int_handler)(signal.SIGINT, frame)
+
+    former = signal.getsignal(signal.SIGTERM)
+    if former is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, former)

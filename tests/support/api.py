@@ -12,18 +12,15 @@ import trio
 
 from hango.domain import Role, Session, User, new_id
 from hango.store.accounts import Accounts
-from hango.store.agents import Agents
-from hango.store.audit import Audit
 from hango.store.pool import Pool
 from hango.store.queue import RunQueue
-from hango.store.runs import Runs
-from hango.store.sessions import Sessions
-from hango.web.app import Stores, WebSettings, create_app
-from hango.web.endings import Endings
-from hango.web.server import serve
+from hango.testing.serving import Server, running_server, stores_of
+from hango.web.app import WebSettings
 
 from support.contract import keeps_its_promise
 from support.world import World, make_world, sql
+
+__all__ = ["Server", "stores_of"]
 
 SETTINGS = WebSettings(
     max_body=256 * 1024,
@@ -31,22 +28,6 @@ SETTINGS = WebSettings(
     providers=frozenset({"fake", "demo"}),
     tools=frozenset({"get_time", "http_fetch"}),
 )
-
-
-@attrs.frozen
-class Server:
-    """A running server.
-
-    Attributes:
-        endings: where its clients wait for runs.
-        stop: set to shut it down; `stopped` is set when it has.
-    """
-
-    url: str
-    endings: Endings
-    draining: trio.Event
-    stop: trio.Event
-    stopped: trio.Event
 
 
 @attrs.frozen
@@ -126,18 +107,9 @@ async def running(
 
     Where *doorbell* is given, it is that database's.
     """
-    draining, stop, stopped = trio.Event(), trio.Event(), trio.Event()
     stores = attrs.evolve(stores_of(pool), pool=doorbell or pool)
-    app = create_app(stores, settings, draining)
-
-    async def web(task_status: trio.TaskStatus[list[str]]) -> None:
-        await serve(app, bind, stop=stop, graceful=graceful, task_status=task_status)
-        stopped.set()
-
-    async with trio.open_nursery() as nursery:
-        (url,) = await nursery.start(web)
-        yield Server(url, app.endings, draining, stop, stopped)
-        stop.set()
+    async with running_server(stores, settings, bind=bind, graceful=graceful) as server:
+        yield server
 
 
 @asynccontextmanager
@@ -154,11 +126,6 @@ async def serving(
     keys = {user.id: await _key(pool, user) for user in users}
     async with running(pool, settings, graceful=graceful, doorbell=doorbell) as server:
         yield Api(server, pool, acme, globex, keys)
-
-
-def stores_of(pool: Pool) -> Stores:
-    """Return all stores over *pool*."""
-    return Stores(Accounts(pool), Agents(pool), Sessions(pool), Runs(pool), Audit(pool), pool)
 
 
 async def _key(pool: Pool, user: User) -> str:

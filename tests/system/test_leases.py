@@ -210,10 +210,7 @@ async def test_a_cancel_rings_through_to_the_stream_and_keeps_what_had_arrived(w
         done = await world.ended(run)
     messages = await world.sessions.messages(world.scope(), session.id)
     assert done.state is RunState.CANCELLED
-    assert [(message.role, message.partial) for message in messages] == [
-        ("user", False),
-        ("assistant", True),
-    ]
+    assert [(m.role, m.partial) for m in messages] == [("user", False), ("assistant", True)]
     assert done.final_message_id == messages[-1].id
     assert provider.closed == 1
 
