@@ -13,6 +13,7 @@ from hango.web.openapi import OPERATIONS
 
 from support.api import Api
 from support.workers import working
+from support.world import sql
 
 # What a schema cannot say (which tools are registered, what a cursor holds, that a key is new) is
 # refused although it fits: that check would say so each time.
@@ -20,14 +21,24 @@ _CHECKS = ("--checks", "all", "--exclude-checks", "positive_data_acceptance")
 _BOUNDS = ("--max-examples", "15", "--generation-deterministic", "--continue-on-failure")
 _LONGEST = 300.0  # seconds; about 20 on an idle machine
 
+# Whoever asks for everything also asks to be disabled, demoted and shut out.  Here that changes
+# nothing, or all that follows would be a 401.
+_KEEP = "create function keep() returns trigger language plpgsql as 'begin return old; end'"
+_KEPT = """
+create trigger keep before update on {} for each row when (old.{} = '{}') execute function keep()
+"""
+
 
 async def test_every_answer_is_one_that_the_document_declares(api: Api, tmp_path: Path) -> None:
     """No request gets a 5xx, or an undeclared status, type, header or shape; wrong ones are refused.
 
     They are made by Schemathesis, from examples, from every bound of every schema, at random, and as
-    sequences in which one answer's id is the next one's path; the same ones every time.
+    sequences in which one answer's id is the next one's path; the same ones every time, but for ids.
     """
     owner = api.acme.users[Role.OWNER]
+    await sql(api.pool, _KEEP)
+    await sql(api.pool, _KEPT.format("users", "id", owner.id))
+    await sql(api.pool, _KEPT.format("api_keys", "user_id", owner.id))
     demo = DemoProvider()
     async with working(api.acme, {"demo": demo, "fake": demo}):
         report = await schemathesis(
@@ -40,8 +51,8 @@ async def test_every_answer_is_one_that_the_document_declares(api: Api, tmp_path
     async with api.client(owner) as client:
         assert (await client.get("/v1/me")).json()["role"] == "owner"
     for table in ("agents", "sessions", "messages", "runs", "users", "api_keys"):
-        assert await api.count(table, f"{table} is not null") > 0
-    assert await api.count("audit_events", f"actor_id = '{owner.id}'") > 100
+        assert await api.count(table) > 0, table
+    assert await api.count("audit_events", f"actor_id = '{owner.id}'") > 50
 
 
 async def schemathesis(*arguments: str, cwd: Path) -> str:
