@@ -19,6 +19,7 @@ from hango.errors import StoreUnavailable
 from hango.store.queue import Renewal, RunQueue
 from hango.store.transcript import Claim, ClaimKey
 
+_MOST_ENDED = 1000  # rings not heard yet; one that is forgotten costs a needless claim
 _RETRY = 0.05  # of the heartbeat's interval: how soon a renewal that failed is tried again
 
 _log = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ class Leases:
 
     stopping: bool = False
     _held: dict[ClaimKey, _Held] = attrs.field(factory=dict, init=False)
+    _ended: dict[UUID, None] = attrs.field(factory=dict, init=False)  # their ring is still to come
     _latest: float = attrs.field(default=math.inf, init=False)
 
     def add(self, claim: Claim, executor: Executor) -> None:
@@ -63,6 +65,16 @@ class Leases:
     def remove(self, key: ClaimKey) -> None:
         """Keep a claim no longer: it is settled, or the lease is to lapse."""
         self._held.pop(key, None)
+
+    def ended(self, run_id: UUID) -> None:
+        """Take note that a run's end was written here: the doorbell that this rang is no news."""
+        self._ended[run_id] = None
+        if len(self._ended) > _MOST_ENDED:
+            del self._ended[next(iter(self._ended))]
+
+    def is_own_ring(self, run_id: UUID) -> bool:
+        """Tell whether a ring is the one that the end of a run rang which was written here; once."""
+        return self._ended.pop(run_id, False) is None
 
     def executes(self, run_id: UUID) -> bool:
         """Tell whether a run is executed here."""

@@ -192,6 +192,7 @@ class _Execution:
             _log.exception("the end of the run cannot be stored")
             return False
         else:
+            self.leases.ended(self.claim.run.id)
             _log.info("the run is %s", state)
         return True
 

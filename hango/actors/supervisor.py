@@ -142,8 +142,9 @@ class Supervisor:
         """Take a doorbell: a session may have a run to claim, or a run here may be cancelled."""
         if self._leases.executes(ring.run_id):
             self._beat()
-        self._line.add(ring.session_id)
-        self._changed.set()
+        elif not self._leases.is_own_ring(ring.run_id):  # after our own, the free slot looks anyway
+            self._line.add(ring.session_id)
+            self._changed.set()
 
     def look_soon(self, after: float = 0.0) -> None:
         """Look at the table in *after* seconds, if not sooner anyway."""

@@ -17,6 +17,9 @@ from hango.web.app import Stores
 
 FOUND = 1
 
+# Seconds.  The doctor holds no lease, and the patience of its statements is made of one: the most.
+_LEASE = 3600.0
+
 
 @click.command()
 @as_json
@@ -33,7 +36,7 @@ def doctor(*, as_json: bool) -> None:
     async def look(stores: Stores) -> Sequence[Violation]:
         return await check(stores.pool, stuck_after=stuck_after)
 
-    found = app.with_stores(settings, look)
+    found = app.with_stores(attrs.evolve(settings, run_lease_ttl=_LEASE), look)
     _print(found, as_json=as_json)
     if found:
         sys.exit(FOUND)

@@ -9,6 +9,7 @@ Used by the other modules of the store; the rest of hango only opens it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
@@ -222,9 +223,14 @@ class Pool:
             lease.drop()
             if not (once_more and used_before):
                 raise
+        except asyncio.CancelledError:
+            # Cut between two messages of one statement, the server goes on holding its locks until
+            # the next one comes, and no flag of the connection tells.
+            lease.drop()
+            raise
         except BaseException:
             if connection.is_in_transaction():
-                lease.drop()  # cancelled in the middle: its state is not worth finding out
+                lease.drop()
             raise
         return await work(await lease.connect(self.connector))
 

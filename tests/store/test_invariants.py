@@ -15,7 +15,7 @@ import trio
 from hango.domain import Effects, Limits, Role, Run, RunState, StopReason, TextBlock, UserStatus
 from hango.store.connections import Connection
 from hango.store.invariants import CHECKS, Violation, check
-from hango.store.pool import Pool, execute
+from hango.store.pool import Pool, execute, open_pool
 from hango.store.queries import QUERIES
 from hango.testing import FakeProvider, answer, broken, call, failing, hanging, text
 from hango.tools import tool
@@ -56,14 +56,15 @@ class Story:
 
 
 @pytest.fixture
-async def story(pool: Pool) -> Story:
+async def story(database: str, pool: Pool) -> Story:
     """Let a run be executed, and leave others in line."""
     world = await make_world(pool)
     session = await world.session()
     run = await world.run(session)
-    async with working(
-        world, FakeProvider([answer(call("note"), call("send")), text("done")]), note, send
-    ):
+    provider = FakeProvider([answer(call("note"), call("send")), text("done")])
+    # on connections of its own: of one whose read was cancelled, a lock may be left, and constraints
+    # are to be taken away
+    async with open_pool(database) as own, working(world, provider, note, send, pool=own):
         (ended,) = await until(world, [run], RunState.SUCCEEDED)
     waiting = [await world.run(session) for _ in range(2)]
     await world.session()

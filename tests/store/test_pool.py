@@ -11,7 +11,7 @@ import trio
 from hango.errors import StoreUnavailable
 from hango.store.connections import Connection
 from hango.store.pool import Pool, open_pool
-from hango.store.queries import Query
+from hango.store.queries import QUERIES, Query
 
 from support.world import make_world, sql
 
@@ -33,6 +33,25 @@ async def test_cancelled_reads_give_their_connection_back(pool: Pool) -> None:
                 nursery.start_soon(cancel_when_busy, pool, scope)
     assert (pool.idle, pool.in_flight) == (pool.size, 0)
     assert (await pool.rows(ONE))[0]["one"] == 1
+
+
+HELD = """
+select count(*) as held
+  from pg_locks
+ where pid <> pg_backend_pid() and relation = 'runs'::regclass
+   and pid in (select pid from pg_stat_activity where datname = current_database())
+"""
+
+
+async def test_a_cancelled_read_leaves_no_lock_behind(pool: Pool, database: str) -> None:
+    """Cut at any point of a statement, whose connection then lies idle: a migration need not wait."""
+    async with open_pool(database, size=1) as observer:
+        for moment in range(120):
+            with trio.move_on_after(moment * 0.0002):
+                await pool.rows(QUERIES["list_claimable_heads"], now=None, limit=1, only=None)
+            with trio.fail_after(5):  # a fraction of the time after which the server gives up itself
+                while (await sql(observer, HELD))[0]["held"]:
+                    pass
 
 
 async def cancel_when_busy(pool: Pool, scope: trio.CancelScope) -> None:
