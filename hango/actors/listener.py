@@ -30,8 +30,8 @@ class Hears(Protocol):
         """Take a ring."""
         ...
 
-    def look_soon(self) -> None:
-        """Look at the table: rings may have been missed."""
+    def rings_missed(self) -> None:
+        """Find out what rings would have told: of runs to claim, and of cancels."""
         ...
 
 
@@ -41,10 +41,10 @@ async def listener(_: Inbox[object], pool: Pool, ears: Hears) -> None:
     while True:
         try:
             async with pool.listen() as rings:
-                ears.look_soon()
+                ears.rings_missed()
                 backoff.reset()
                 async for ring in rings:
-                    ears.look_soon() if ring is None else ears.rung(ring)
+                    ears.rings_missed() if ring is None else ears.rung(ring)
         except StoreUnavailable as error:
             _log.warning("the doorbell is not heard: %s", error)
         await trio.sleep(backoff.pause())

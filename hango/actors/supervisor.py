@@ -146,6 +146,11 @@ class Supervisor:
             self._line.add(ring.session_id)
             self._changed.set()
 
+    def rings_missed(self) -> None:
+        """Look at the table, and hear of cancels."""
+        self.look_soon()
+        self._beat()
+
     def look_soon(self, after: float = 0.0) -> None:
         """Look at the table in *after* seconds, if not sooner anyway."""
         self._look_at = min(self._look_at, trio.current_time() + after)

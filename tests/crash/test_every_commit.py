@@ -8,10 +8,8 @@ import pytest
 
 from support.commits import SIDES, Side
 from support.crashes import (
-    SCENARIOS,
     Crashed,
     Outcome,
-    Scenario,
     Scene,
     Stage,
     repeated,
@@ -20,6 +18,7 @@ from support.crashes import (
 )
 from support.lives import Cut, commits
 from support.mortal import DIED
+from support.scenarios import SCENARIOS, Scenario
 
 
 @pytest.mark.rule(3)
@@ -40,7 +39,10 @@ async def test_a_crash_at_any_commit_changes_nothing(
     names = [line.split()[1] for line in commits(scene.journal)]
     assert repeated(scene.marks()) == []
     points = [(number, side) for number in range(1, len(names) + 1) for side in SIDES]
-    cuts = [await crash(stage, scenario, expected, number, side) for number, side in points]
+    scenes = await stage.prepare(scenario, len(points))
+    cuts = [
+        await crash(stage, scene, expected, *point) for scene, point in zip(scenes, points, strict=True)
+    ]
     assert [(number, side) for number, _, side in cuts] == points
     assert len(set(points)) == 2 * len(names)
     assert Counter(name for _, name, _ in cuts) == Counter(names * 2)
@@ -49,10 +51,10 @@ async def test_a_crash_at_any_commit_changes_nothing(
 
 
 async def crash(
-    stage: Stage, scenario: Scenario, expected: Outcome, number: int, side: Side
+    stage: Stage, scene: Scene, expected: Outcome, number: int, side: Side
 ) -> tuple[int, str, str]:
     """End a process there, recover in another, and compare; return where it ended, as it says."""
-    scene = await stage.set(scenario)
+    await stage.begin(scene)
     before = await scene.crashed()
     assert await stage.forks.lived(scene.life(Cut(number, side))) == DIED
     crashed = await scene.crashed()

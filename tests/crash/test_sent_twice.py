@@ -9,14 +9,15 @@ import attrs
 import pytest
 import trio
 
-from hango.store.pool import Pool, open_pool
+from hango.store.pool import open_pool
 from hango.telemetry import names
 
 from support.commits import stand_in
 from support.counters import counted
-from support.crashes import SCENARIOS, Outcome, Scenario, Scene, Stage, repeated
+from support.crashes import Outcome, Scene, Stage, repeated
 from support.lives import commits
 from support.mortal import BEATING, Body
+from support.scenarios import SCENARIOS, Scenario
 from support.twice import Lost, Twice
 from support.workers import Worker, until, working
 
@@ -43,7 +44,11 @@ async def test_every_commit_may_be_sent_twice(
     rejected = counted(names.FENCE_REJECTED)
     points = [(number, lost) for number in range(1, len(told) + 1) for lost in Lost]
     async with open_pool(stage.database) as pool:
-        lost = [await lose(stage, scenario, expected, pool, point) for point in points]
+        scenes = await stage.prepare(scenario, len(points))
+        lost = [
+            await lose(stage, scene, expected, Twice(pool, stage.world.pool, *point))
+            for scene, point in zip(scenes, points, strict=True)
+        ]
     assert Counter(twice.name for twice in lost) == Counter(told * len(Lost))
     assert counted(names.FENCE_REJECTED) == rejected
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
@@ -54,16 +59,12 @@ async def test_every_commit_may_be_sent_twice(
     )
 
 
-async def lose(
-    stage: Stage, scenario: Scenario, expected: Outcome, pool: Pool, point: tuple[int, Lost]
-) -> Twice:
+async def lose(stage: Stage, scene: Scene, expected: Outcome, twice: Twice) -> Twice:
     """Lose the answer to one commit, and compare."""
-    number, lost = point
-    scene = await stage.set(scenario)
+    await stage.begin(scene)
     before = len(scene.marks())
-    twice = Twice(pool, stage.world.pool, number, lost)
     with stage.patch.context() as patch:
-        stand_in(patch, pool, twice.send)
+        stand_in(patch, twice.pool, twice.send)
         await perform(scene, twice)
     if await scene.unfinished():
         await scene.recover()
@@ -79,18 +80,10 @@ async def perform(scene: Scene, twice: Twice) -> None:
     process = working(scene.world, {"scripted": provider}, *body.tools, settings=_SOON, pool=twice.pool)
     async with process as worker, trio.open_nursery() as nursery:
         body.drain = worker.drain
-        nursery.start_soon(let_lapse, scene, twice)
         nursery.start_soon(drain_at_the_end, scene, worker)
         await worker.ended.wait()
         nursery.cancel_scope.cancel()
     assert provider.complaints == []
-
-
-async def let_lapse(scene: Scene, twice: Twice) -> None:
-    """Let the lease lapse of a claim that was made after its process had given it up."""
-    await twice.landed.wait()
-    if (twice.name, twice.lost) == ("claim_next_run", Lost.LIVE):
-        await scene.lapse()
 
 
 async def drain_at_the_end(scene: Scene, worker: Worker) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from urllib.parse import urlsplit
 
 import attrs
 import pytest
@@ -12,9 +11,10 @@ from hango.domain import RunState, ToolResultBlock, new_id
 from hango.store.listen import CHANNEL, Ring
 from hango.store.rows import Row
 
-from support.crashes import Scenario, Scene, Stage, repeated, unsafe
+from support.crashes import Stage, repeated, unsafe
 from support.lives import Cut, Life, commits, rejected
 from support.mortal import Body, Fate
+from support.scenarios import Scenario
 from support.shop import TOLD
 from support.workers import SETTINGS, until, working
 from support.world import World, sql
@@ -35,12 +35,6 @@ async def everything(world: World) -> Mapping[str, Sequence[Row]]:
     }
 
 
-def deaf(scene: Scene) -> Life:
-    """Return the life of a process that hears of nothing."""
-    elsewhere = urlsplit(scene.database)._replace(path="/postgres").geturl()
-    return attrs.evolve(scene.life(), deaf_to=elsewhere)
-
-
 async def thaw(stage: Stage) -> None:
     """Let the process go on to its end, which changes no row of any table, and rings nobody."""
     before = await everything(stage.world)
@@ -54,9 +48,9 @@ async def thaw(stage: Stage) -> None:
     assert await everything(stage.world) == before
 
 
-async def frozen(stage: Stage, life: Life) -> None:
-    """Start a process, and wait until it is stopped."""
-    await stage.forks.start(life)
+async def frozen(stage: Stage, life: Life, elsewhere: str | None = None) -> None:
+    """Start a process and wait until it is stopped; with *elsewhere*, one that hears of nothing."""
+    await stage.forks.start(attrs.evolve(life, deaf_to=elsewhere))
     await stage.forks.stopped()
 
 
@@ -71,11 +65,11 @@ async def frozen(stage: Stage, life: Life) -> None:
     ],
 )
 async def test_a_thawed_process_writes_nothing(
-    stage: Stage, prompt: str, mark: str, tries: Mapping[str, int]
+    stage: Stage, empty_database: str, prompt: str, mark: str, tries: Mapping[str, int]
 ) -> None:
     """Stopped in mid-tool or mid-answer, it tries to go on after a peer has finished its run."""
-    scene = await stage.set(Scenario("frozen", (prompt,), {mark: Fate.FREEZE}))
-    await frozen(stage, deaf(scene))
+    scene = await stage.set(Scenario("frozen", (prompt,), fates={mark: Fate.FREEZE}))
+    await frozen(stage, scene.life(), empty_database)
     await scene.recover()
     marks = scene.marks()
     await thaw(stage)
@@ -83,10 +77,10 @@ async def test_a_thawed_process_writes_nothing(
     assert rejected(scene.journal) == tries
 
 
-async def test_an_unsafe_call_of_a_zombie_is_not_known(stage: Stage) -> None:
+async def test_an_unsafe_call_of_a_zombie_is_not_known(stage: Stage, empty_database: str) -> None:
     """The model was told that it may have taken effect; that the zombie knows better comes too late."""
-    scene = await stage.set(Scenario("frozen", ("one post",), {"post": Fate.FREEZE}))
-    await frozen(stage, deaf(scene))
+    scene = await stage.set(Scenario("frozen", ("one post",), fates={"post": Fate.FREEZE}))
+    await frozen(stage, scene.life(), empty_database)
     await scene.recover()
     await thaw(stage)
     messages = await stage.world.sessions.messages(stage.world.scope(), scene.session.id)
@@ -95,14 +89,14 @@ async def test_an_unsafe_call_of_a_zombie_is_not_known(stage: Stage) -> None:
 
 
 async def test_a_process_thawed_after_any_commit_writes_nothing(
-    stage: Stage, covered: list[str]
+    stage: Stage, empty_database: str, covered: list[str]
 ) -> None:
     """Stopped just after each commit of a run, it learns of it when a peer has done all the rest."""
     scene, _ = await stage.without_crash(_MIXED)
     names = [line.split()[1] for line in commits(scene.journal)]
     for number in range(1, len(names) + 1):
         scene = await stage.set(_MIXED)
-        await frozen(stage, attrs.evolve(deaf(scene), cut=Cut(number, "after", Fate.FREEZE)))
+        await frozen(stage, scene.life(Cut(number, "after", Fate.FREEZE)), empty_database)
         await scene.recover()
         marks = scene.marks()
         await thaw(stage)
@@ -116,7 +110,7 @@ async def test_a_process_thawed_after_any_commit_writes_nothing(
 @pytest.mark.rule(4)
 async def test_a_process_frozen_for_longer_than_its_lease_does_not_even_try(stage: Stage) -> None:
     """Nobody turns a clock: the lease lapses while it is stopped, and it sees that when it thaws."""
-    scene = await stage.set(Scenario("frozen", ("one look look",), {"look": Fate.FREEZE}))
+    scene = await stage.set(Scenario("frozen", ("one look look",), fates={"look": Fate.FREEZE}))
     await frozen(stage, attrs.evolve(scene.life(), lease_ttl=2.0))
     body = Body(stage.world.pool, {})
     eager = attrs.evolve(SETTINGS, reclaim_interval=0.1)
@@ -129,17 +123,24 @@ async def test_a_process_frozen_for_longer_than_its_lease_does_not_even_try(stag
     assert rejected(scene.journal) == {}
 
 
-async def test_a_process_that_claimed_its_own_run_again_is_fenced_from_itself(stage: Stage) -> None:
-    """Owner and process are the same, and only the epoch tells the execution that was frozen."""
-    scene = await stage.set(Scenario("frozen", ("one look look",), {"look": Fate.LINGER}))
-    await frozen(stage, attrs.evolve(deaf(scene), again=True))
+async def test_a_process_that_claimed_its_own_run_again_is_fenced_from_itself(
+    stage: Stage, empty_database: str
+) -> None:
+    """Owner, process, state and turn are the same: only the epoch tells the frozen execution."""
+    scenario = Scenario("frozen", ("one look tidy",), fates={"look": Fate.LINGER})
+    _, expected = await stage.without_crash(attrs.evolve(scenario, fates={}))
+    scene = await stage.set(scenario)
+    await frozen(stage, attrs.evolve(scene.life(), again=True), empty_database)
     await scene.lapse()
     assert await stage.world.queue().sweep() == 1
     stage.forks.go_on()
-    await stage.forks.stopped()
-    (run,) = await until(stage.world, scene.runs)
-    assert (run.state, run.claim_epoch) == (RunState.SUCCEEDED, 2)
-    marks = scene.marks()
-    await thaw(stage)
-    assert scene.marks() == marks
+    await stage.forks.stopped()  # in the same tool, in its second execution
+    before = await everything(stage.world)
+    stage.forks.go_on()
+    await stage.forks.stopped()  # when the first execution has ended
+    assert await everything(stage.world) == before
+    assert (await stage.world.reload(scene.runs[0])).claim_epoch == 2
+    stage.forks.go_on()
+    assert await stage.forks.ended() == 0
+    assert await scene.outcome() == expected
     assert rejected(scene.journal) == {"end_turn": 1}

@@ -1,4 +1,4 @@
-"""What is done with processes that end at a commit: runs that are worth crashing, and what is left.
+"""What is done with processes that end, or freeze, anywhere; and what is left of their runs.
 
 Its one rule: two outcomes are compared by all that a user could see; only ids, times and owners differ.
 """
@@ -8,55 +8,21 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 
 import attrs
 import pytest
 
-from hango.domain import Effects, Run, Session
+from hango.domain import Effects, Run, Session, new_id
 from hango.store.rows import Row
 
 from support.forks import Forks
 from support.lives import Cut, Life
 from support.mortal import BEATING, DIED, TOOLS, Body, Fate
+from support.scenarios import Left, Scenario
 from support.shop import TOLD
 from support.workers import until, working
 from support.world import World, sql
-
-
-class Left(StrEnum):
-    """How an earlier process leaves the first run, in mid-tool."""
-
-    RESUMED = "resumed"
-    CANCELLED = "cancelled"
-    CRASH_LOOP = "crash_loop"
-
-
-@attrs.frozen
-class Scenario:
-    """What a process is to execute, in one session.
-
-    Attributes:
-        prompts: of the runs, in their order; the first words are ``one`` and ``two``.
-        fates: of the process, as `Body` has them.
-        left: None when no process was there before.
-    """
-
-    name: str
-    prompts: tuple[str, ...]
-    fates: Mapping[str, Fate] = attrs.field(factory=dict)
-    left: Left | None = None
-
-
-_TWO = ("one look post", "two look")  # the first run's process died in `post`
-SCENARIOS = (
-    Scenario("parallel tools", ("one look+tidy+pay+look tidy",)),
-    Scenario("an unsafe tool", ("one post+look post",)),
-    Scenario("a cancel in mid-tool", ("one tidy look+quit",), {"quit": Fate.CANCEL}),
-    Scenario("a drain in mid-tool", ("one leave+pay look",), {"leave": Fate.DRAIN}),
-    *(Scenario(f"after a run that is {left}", _TWO, left=left) for left in Left),
-)
 
 _MESSAGES = """
 select m.seq, r.session_seq as run, m.turn, m.role, m.content::text, m.stop_reason, m.usage::text,
@@ -83,6 +49,19 @@ class Outcome:
     runs: Sequence[Mapping[str, object]]
     counters: Sequence[Mapping[str, object]]
 
+    @property
+    def ends(self) -> tuple[object, ...]:
+        """The states of the runs, in their order."""
+        return tuple(run["state"] for run in self.runs)
+
+    @property
+    def stored(self) -> str:
+        """The messages, as `Scenario` tells them."""
+        return " ".join(
+            f"{m['run']}.{m['turn']}{str(m['role'])[0]}{'s' if m['synthetic'] else ''}"
+            for m in self.messages
+        )
+
 
 @attrs.frozen
 class Crashed:
@@ -105,36 +84,39 @@ class Scene:
 
     Attributes:
         journal: of its processes, one after the other.
+        runs: in their order, once they are queued.
     """
 
     scenario: Scenario
     world: World
     database: str
     session: Session
-    runs: Sequence[Run]
     journal: Path
+    runs: list[Run] = attrs.field(factory=list)
 
     def life(self, cut: Cut | None = None) -> Life:
         """Return the life of the process that the scenario is about."""
         fates = dict(self.scenario.fates)
-        return Life(self.database, self.session.id, str(self.journal), fates, cut)
+        return Life(self.database, self.session.id, str(self.journal), fates, cut=cut)
 
     def marks(self) -> list[str]:
         """Read the journal, oldest first."""
         return self.journal.read_text("utf-8").splitlines() if self.journal.exists() else []
 
-    async def prepare(self, forks: Forks) -> None:
-        """Let an earlier process die in mid-tool, if the scenario has one, and its lease lapse."""
+    async def queue_up(self) -> None:
+        """Queue the runs."""
+        for prompt in self.scenario.prompts:
+            self.runs.append(await self.world.run(self.session, prompt))
+
+    async def begin(self) -> None:
+        """Queue the runs; or have the lease lapse of the process that died in the first of them."""
         if self.scenario.left is None:
-            return
-        first = Life(self.database, self.session.id, str(self.journal), {"post": Fate.DIE})
-        assert await forks.lived(first) == DIED
-        self.journal.with_suffix(".commits").unlink()
-        await self.lapse()
+            await self.queue_up()
         if self.scenario.left is Left.CANCELLED:
             await self.world.runs.cancel(self.world.scope(), self.runs[0].id)
         if self.scenario.left is Left.CRASH_LOOP:
             await self._sql("update runs set reclaims = 9 where session_id = $1 and state = 'running'")
+        await self.lapse()
 
     async def lapse(self) -> None:
         """Let the lease of the session's running run lapse."""
@@ -149,7 +131,7 @@ class Scene:
         await self.world.queue().sweep()
         await self._sql("update runs set not_before = null where session_id = $1")  # a pause goes by
         fates = self.scenario.fates.items()
-        body = Body(self.world.pool, dict(one for one in fates if one[1] is Fate.CANCEL))
+        body = Body(self.world.pool, dict(each for each in fates if each[1] is Fate.CANCEL))
         provider = body.provider
         async with working(self.world, {"scripted": provider}, *body.tools, settings=BEATING):
             await until(self.world, self.runs)
@@ -256,18 +238,47 @@ class Stage:
     forks: Forks
     folder: Path
     patch: pytest.MonkeyPatch
-    performances: int = 0
 
     async def set(self, scenario: Scenario) -> Scene:
-        """Begin a performance: the runs are queued, and an earlier process may have died."""
-        self.performances += 1
-        session = await self.world.session()
-        runs = [await self.world.run(session, prompt) for prompt in scenario.prompts]
-        journal = self.folder / f"{self.performances}.journal"
-        self.patch.setenv("DURABLE_JOURNAL", str(journal))
-        scene = Scene(scenario, self.world, self.database, session, runs, journal)
-        await scene.prepare(self.forks)
+        """Prepare a performance, and begin it: the runs are queued."""
+        (scene,) = await self.prepare(scenario, 1)
+        await self.begin(scene)
         return scene
+
+    async def prepare(self, scenario: Scenario, count: int) -> list[Scene]:
+        """Prepare that many performances; one earlier process dies in mid-tool of all, if any does."""
+        scenes = [await self._scene(scenario) for _ in range(count)]
+        if scenario.left is not None:
+            await self._die_in(scenes)
+        return scenes
+
+    async def begin(self, scene: Scene) -> None:
+        """Begin a performance; the tools of this process, too, write to its journal from now on."""
+        self.patch.setenv("DURABLE_JOURNAL", str(scene.journal))
+        await scene.begin()
+
+    async def _scene(self, scenario: Scenario) -> Scene:
+        session = await self.world.session()
+        journal = self.folder / f"{session.id}.journal"
+        scene = Scene(scenario, self.world, self.database, session, journal)
+        if scenario.left is not None:
+            await scene.queue_up()
+        return scene
+
+    async def _die_in(self, scenes: Sequence[Scene]) -> None:
+        """Have a process die when all *scenes* are in `post`; the leases hold until they are lapsed."""
+        journal = self.folder / f"{new_id()}.journal"
+        session, crowd = scenes[0].session.id, len(scenes)
+        first = Life(self.database, session, str(journal), {"post": Fate.DIE}, crowd)
+        assert await self.forks.lived(first) == DIED
+        await sql(
+            self.world.pool,
+            "update runs set lease_expires_at = now() + interval '1 day' where state = 'running'",
+        )
+        marks = journal.read_text("utf-8").splitlines()
+        for scene in scenes:
+            own = [mark for mark in marks if str(scene.runs[0].id) in mark]
+            scene.journal.write_text("".join(f"{mark}\n" for mark in own), "utf-8")
 
     async def without_crash(self, scenario: Scenario) -> tuple[Scene, Outcome]:
         """Perform *scenario* without a crash; a process that drains is followed by another."""
@@ -275,4 +286,6 @@ class Stage:
         assert await self.forks.lived(scene.life()) == 0
         if await scene.unfinished():
             await scene.recover()
-        return scene, await scene.outcome()
+        outcome = await scene.outcome()
+        assert (outcome.ends, outcome.stored) == (scenario.ends, scenario.stored)
+        return scene, outcome

@@ -48,7 +48,7 @@ class Life:
     Attributes:
         database: its URL.
         session: whose runs it waits for; it serves all there are.
-        fates: as `Body` has them.
+        fates: as `Body` has them, and `crowd`.
         cut: None for a process that is not cut.
         lease_ttl: seconds.
         deaf_to: a database whose doorbell it listens to instead of its own, while its heartbeats do not
@@ -60,6 +60,7 @@ class Life:
     session: UUID
     journal: str
     fates: dict[str, Fate] = attrs.field(factory=dict)
+    crowd: int = 1
     cut: Cut | None = None
     lease_ttl: float = 90.0
     deaf_to: str | None = None
@@ -97,7 +98,7 @@ async def _live(life: Life) -> None:
     ):
         with pytest.MonkeyPatch.context() as patch:
             stand_in(patch, pool, numbered.send)
-            await _Process(life, pool, heard, Body(pool, dict(life.fates))).serve()
+            await _Process(life, pool, heard, Body(pool, dict(life.fates), life.crowd)).serve()
 
 
 @attrs.frozen
@@ -132,24 +133,27 @@ class _Process:
         """Execute runs until told to drain, which it is once those of its session have ended."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._again if self.life.again else self._drain_at_the_end)
-            await self._supervise(self.heard)
-            nursery.cancel_scope.cancel()
+            await self._supervise(self.heard, self.body.drain)
+            self.body.gone.set()
+            if not self.life.again:
+                nursery.cancel_scope.cancel()
 
     async def _drain_at_the_end(self) -> None:
         await self._all_ended()
         self.body.drain.set()
 
     async def _again(self) -> None:
-        """While a tool lingers, execute its run to the end; then let the tool return."""
+        """Execute a run whose first execution lingers here, in a tool; that one ends in its middle."""
         await self.body.lingers.wait()
+        drain = trio.Event()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._supervise, self.pool)
-            await self._all_ended()
-            end_by(Fate.FREEZE)  # whoever watches may look at what is stored
-            self.body.let_go.set()
+            nursery.start_soon(self._supervise, self.pool, drain)
+            await self.body.let_go.wait()
             self.body.drain.set()
+            await self._all_ended()
+            drain.set()
 
-    async def _supervise(self, heard: Pool) -> None:
+    async def _supervise(self, heard: Pool, drain: trio.Event) -> None:
         settings = attrs.evolve(BEATING, lease_ttl=self.life.lease_ttl)
         registry = registry_of(*self.body.tools)
         await supervise(
@@ -157,7 +161,7 @@ class _Process:
             pool=heard,
             prepare=Workshop({"scripted": self.body.provider}, registry, settings).prepare,
             settings=settings,
-            drain=self.body.drain,
+            drain=drain,
         )
 
     async def _all_ended(self) -> None:

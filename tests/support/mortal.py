@@ -42,7 +42,7 @@ class Fate(StrEnum):
 
     DIE = "die"  # at once, without a last word to anybody
     FREEZE = "freeze"  # until somebody sends SIGCONT
-    LINGER = "linger"  # frozen, and then in the tool until it is let go
+    LINGER = "linger"  # frozen, then in the tool until it is let go; the next call of it, see `Body`
     DRAIN = "drain"  # it is told to
     CANCEL = "cancel"  # its run is
 
@@ -56,16 +56,20 @@ class Body:
     Attributes:
         fates: by mark, a tool's name or ``provider``, the prompt's name and the turn; each is met once,
             but a cancel always.
+        crowd: how many tools have to come to the mark at which the process dies; they wait for it.
         drain: tells the process to drain.
-        lingers: set once a tool does.
-        let_go: lets it go on.
+        lingers: set once a tool does; the next call of it freezes, lets it go, and waits for its end.
+        let_go: lets the tool that lingers return.
+        gone: its execution has ended.
     """
 
     pool: Pool
     fates: dict[str, Fate]
+    crowd: int = 1
     drain: trio.Event = attrs.field(factory=trio.Event)
     lingers: trio.Event = attrs.field(factory=trio.Event)
     let_go: trio.Event = attrs.field(factory=trio.Event)
+    gone: trio.Event = attrs.field(factory=trio.Event)
 
     @property
     def provider(self) -> FakeProvider:
@@ -92,13 +96,21 @@ class Body:
                 assert context.scope is not None
                 await Runs(self.pool).cancel(context.scope, context.run_id)
                 await trio.sleep_forever()
-            case Fate.LINGER:
-                del self.fates[name]
+            case Fate.LINGER if not self.lingers.is_set():
                 end_by(Fate.FREEZE)
                 self.lingers.set()
                 await self.let_go.wait()
+            case Fate.LINGER:
+                del self.fates[name]
+                end_by(Fate.FREEZE)
+                self.let_go.set()
+                await self.gone.wait()
+                end_by(Fate.FREEZE)
             case Fate.DRAIN:
                 self.drain.set()
+            case Fate.DIE if self.crowd > 1:
+                self.crowd -= 1
+                await trio.sleep_forever()
             case Fate() as fate:
                 del self.fates[name]
                 end_by(fate)

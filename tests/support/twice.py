@@ -41,7 +41,6 @@ class Twice:
         number: of the commit whose answer is lost.
         name: of that commit, once it is.
         waited: the repeat had to wait for it.
-        landed: set once it is committed.
     """
 
     pool: Pool
@@ -50,7 +49,6 @@ class Twice:
     lost: Lost
     name: str | None = None
     waited: bool = False
-    landed: trio.Event = attrs.field(factory=trio.Event)
     numbered: Numbered = attrs.field(init=False)
     _live: Connection | None = None
     _late: Statement | None = None
@@ -64,7 +62,6 @@ class Twice:
             return
         self.name = commit.name
         if side == "after":
-            self.landed.set()
             raise asyncpg.ConnectionDoesNotExistError("the answer was lost")
         if self.lost is not Lost.COMMITTED:
             raise _NotHere
@@ -77,7 +74,6 @@ class Twice:
         if self._late is not None and statement.name == self.name:
             late, self._late = self._late, None
             await hop(late.run)
-            self.landed.set()
         return rows
 
     def _work(self, statement: Statement) -> Work:
@@ -131,4 +127,3 @@ class Twice:
         with trio.CancelScope(shield=True):
             await trio_asyncio.aio_as_trio(connection.execute, loop=self.pool._loop)("commit")
             connection.terminate()
-        self.landed.set()

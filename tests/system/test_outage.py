@@ -11,12 +11,13 @@ from hango.domain import (
     RunState,
 )
 from hango.store.pool import open_pool
-from hango.testing import FakeProvider, text, waiting
+from hango.testing import FakeProvider, call, text, waiting
 
 from support.workers import (
     SETTINGS,
     TICKING,
     FirstClaim,
+    Gate,
     Time,
     away,
     cut,
@@ -114,3 +115,19 @@ async def test_a_permanent_actor_that_cannot_work_ends_the_process(world: World)
     with pytest.raises(ExceptionGroup):
         async with working(world, FakeProvider(echo)) as worker:
             await worker.ended.wait()
+
+
+@pytest.mark.rule(11)
+async def test_a_cancel_rung_while_nobody_listened_is_heard_after(world: World) -> None:
+    """D10: whoever listens again asks of the runs it executes, too, and not only of new ones."""
+    gate = Gate()
+    async with working(world, FakeProvider([call("hold"), text("done")]), gate.tool):
+        run = await world.run(await world.session())
+        await gate.entered.wait()
+        await sql(
+            world.pool,
+            "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
+            " where datname = current_database() and query like 'LISTEN%'",
+        )
+        await world.runs.cancel(world.scope(), run.id)
+        assert (await until(world, [run]))[0].state is RunState.CANCELLED

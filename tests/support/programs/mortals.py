@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import threading
 import traceback
 
 from support.lives import live
+
+_LONGEST = 120  # seconds; longer than a test waits for a process
 
 
 def tell(text: str) -> None:
@@ -40,10 +43,16 @@ def be_born(line: str) -> int:
 
 
 def watch(pid: int) -> None:
-    """Tell what becomes of a process until it has ended."""
+    """Tell what becomes of a process until it has ended, or is killed since it takes too long.
+
+    Nobody else may be there to kill one that is stopped: whoever started this may be gone.
+    """
+    signal.signal(signal.SIGALRM, lambda *_: os.kill(pid, signal.SIGKILL))
+    signal.alarm(_LONGEST)
     while True:
         _, status = os.waitpid(pid, os.WUNTRACED)
         if not os.WIFSTOPPED(status):
+            signal.alarm(0)
             return tell(f"ended {os.waitstatus_to_exitcode(status)}")
         tell("stopped")
 
