@@ -82,7 +82,7 @@ async def test_thousands_of_random_requests_leave_a_process_as_it_was(
 _WEIGHTS = {"post": 3, "patch": 2}  # what changes something is asked for more often
 
 
-WARM = 10  # of them first: what the allocator keeps of these, it uses again for the others
+FIRST = 10  # of them at first: what the allocator keeps of these, it uses again for the others
 ENDLESS = 40  # bodies without end; of each, the server takes a megabyte
 PIECE = b"8000\r\n" + b"x" * 0x8000 + b"\r\n"
 
@@ -101,7 +101,7 @@ async def test_bodies_without_end_leave_memory_as_it_was(database: str, pool: Po
     head = "\r\n".join([*lines, "", ""]).encode()
     async with serving_process(database) as (process, url):
         memory = psutil.Process(process.process.pid).memory_info
-        answers = {await pour(url, head) for _ in range(WARM)}
+        answers = {await pour(url, head) for _ in range(FIRST)}
         before = memory().rss
         for _ in range(ENDLESS):
             answers.add(await pour(url, head))
