@@ -165,11 +165,13 @@ async def test_a_process_torn_down_releases_its_runs(world: World) -> None:
 async def test_a_claim_that_comes_back_to_a_process_torn_down_is_released(world: World) -> None:
     """Nobody waits a whole lease for a run that nobody has begun."""
     run = await world.run(await world.session())
-    async with working(world, FakeProvider(echo)) as worker:
-        async with row_held(world.pool, "runs", run.id):
+    async with AsyncExitStack() as lock:
+        await lock.enter_async_context(row_held(world.pool, "runs", run.id))
+        async with working(world, FakeProvider(echo)) as worker:
             await until_waiting(world.pool)
             worker.scope.cancel()
-        await worker.ended.wait()
+            await lock.aclose()
+            await worker.ended.wait()
     assert (await world.reload(run)).state is RunState.QUEUED
 
 
@@ -179,10 +181,12 @@ async def test_a_claim_given_back_in_a_drain_is_given_back_though_the_process_is
 ) -> None:
     """D17: it is a write for the row's sake, and shielded."""
     run = await world.run(await world.session())
-    async with working(world, FakeProvider(echo)) as worker:
-        async with row_held(world.pool, "runs", run.id):
+    async with AsyncExitStack() as lock:
+        await lock.enter_async_context(row_held(world.pool, "runs", run.id))
+        async with working(world, FakeProvider(echo)) as worker:
             await until_waiting(world.pool)
             worker.drain.set()
             worker.scope.cancel()
-        await worker.ended.wait()
+            await lock.aclose()
+            await worker.ended.wait()
     assert (await world.reload(run)).state is RunState.QUEUED
