@@ -15,14 +15,12 @@ from typing import TypeAlias
 import attrs
 
 from hango.agent.ports import Provider
-from hango.codec import cut_text
 from hango.errors import RegistrationError
-from hango.telemetry.redaction import redact
+from hango.telemetry.raised import told
 from hango.tools import Registry, Tool
 
 ProviderFactory: TypeAlias = Callable[[], Provider]
 
-_LONGEST = 2000  # bytes told of an error of foreign code
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # as for tools: it stands in URLs, settings and labels
 
 
@@ -74,7 +72,7 @@ def load_plugins(modules: Sequence[str], plugins: Plugins) -> None:
             Exception,
             SystemExit,
         ) as error:  # whatever foreign code does at import: it is its fault
-            reason = error if isinstance(error, RegistrationError) else _described(error)
+            reason = error if isinstance(error, RegistrationError) else told(error)
             raise RegistrationError(f"plug-in {module}: {reason}") from error
 
 
@@ -85,7 +83,3 @@ def _load(module: str, plugins: Plugins) -> None:
     if inspect.iscoroutinefunction(register):
         raise RegistrationError("its register(plugins) is async; it must be a plain function")
     register(plugins)
-
-
-def _described(error: BaseException) -> str:
-    return redact(cut_text(f"{type(error).__name__}: {error}", _LONGEST))

@@ -3,6 +3,7 @@
 One rule: a fake stands at the edge, where the network would be, and everything inside is real.
 """
 
+from hango.agent.memory import MemoryLedger
 from hango.testing.provider import FakeProvider, Script
 from hango.testing.requests import check_request
 from hango.testing.scripts import (
@@ -20,6 +21,7 @@ from hango.testing.scripts import (
 __all__ = [
     "Answer",
     "FakeProvider",
+    "MemoryLedger",
     "Script",
     "answer",
     "broken",

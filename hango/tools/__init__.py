@@ -5,10 +5,10 @@ that goes wrong into an error result, and starts an unsafe call once, however of
 The agent loop knows views as its ``Toolbox``.
 """
 
+from hango.threads import Threads
 from hango.tools.builtin import builtin_tools
 from hango.tools.fetch import AllowedHosts
 from hango.tools.registry import Registry, View
-from hango.tools.threads import Threads
 from hango.tools.tool import Tool, tool
 
 __all__ = ["AllowedHosts", "Registry", "Threads", "Tool", "View", "builtin_tools", "tool"]

@@ -19,9 +19,10 @@ from hango.codec import cut_text
 from hango.domain import Ledger, Result, ToolContext, ToolDefinition, ToolUseBlock
 from hango.errors import RegistrationError
 from hango.telemetry import metrics, names
+from hango.telemetry.raised import MAX_MESSAGE
+from hango.threads import Threads
 from hango.tools.effects import MAY_HAVE, RECORDED, once
-from hango.tools.failures import MAX_MESSAGE, ErrorKind, Failure
-from hango.tools.threads import Threads
+from hango.tools.failures import ErrorKind, Failure
 from hango.tools.tool import Tool, as_result
 
 UNKNOWN = "_unknown"  # label of names no registry knows: a model makes up as many as it likes

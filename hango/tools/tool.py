@@ -19,9 +19,9 @@ from jsonschema import Draft202012Validator
 from hango.codec import clean_json, clean_text, cut_text, dump_json
 from hango.domain import Effects, JsonObject, Result, ToolContext, ToolDefinition
 from hango.errors import InvalidInput, RegistrationError
+from hango.threads import Threads
 from hango.tools.schema import check_arguments, compile_schema
 from hango.tools.signature import Function, read_signature, takes_context
-from hango.tools.threads import Threads
 
 # The strictest of the providers: https://platform.openai.com/docs/api-reference/chat/create
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")

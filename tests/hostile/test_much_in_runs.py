@@ -18,9 +18,9 @@ from hango.domain import (
     TextBlock,
     ToolResultBlock,
 )
+from hango.telemetry.raised import MAX_MESSAGE
 from hango.testing import Answer, FakeProvider, answer, call, text
 from hango.tools import tool
-from hango.tools.failures import MAX_MESSAGE
 
 from support.workers import SETTINGS, until, working
 from support.world import World, sql

@@ -17,7 +17,7 @@ from hostile.returning import RETURNING
 
 from hango.domain import Block, Run, RunState, ToolResultBlock
 from hango.store.pool import Pool
-from hango.tools.failures import MAX_MESSAGE
+from hango.telemetry.raised import MAX_MESSAGE
 
 from support.processes import Running, started
 from support.processes import until as patiently

@@ -27,7 +27,7 @@ from hango.domain import (
 )
 from hango.errors import ContextExceeded, ProviderError
 from hango.providers import OpenAIProvider
-from hango.testing.ledger import MemoryLedger
+from hango.testing import MemoryLedger
 from hango.tools import Registry
 from hango.tools.builtin import make_get_time
 

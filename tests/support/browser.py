@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from hango.domain import Result, ToolContext, ToolUseBlock
-from hango.testing.ledger import MemoryLedger
+from hango.testing import MemoryLedger
 from hango.tools import AllowedHosts, Registry
 from hango.tools.builtin import make_http_fetch
 from hango.tools.fetch import Exchange, IPAddress, is_public

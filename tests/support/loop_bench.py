@@ -25,8 +25,7 @@ from hango.domain import (
     ToolUseBlock,
     Usage,
 )
-from hango.testing import Answer, FakeProvider, answer
-from hango.testing.ledger import MemoryLedger
+from hango.testing import Answer, FakeProvider, MemoryLedger, answer
 
 from support.memory_transcript import MemoryTranscript
 

@@ -11,9 +11,9 @@ import trio.testing
 
 from hango.domain import Effects, Result, ToolContext, ToolUseBlock
 from hango.telemetry import names
-from hango.testing.ledger import MemoryLedger
+from hango.telemetry.raised import MAX_MESSAGE
+from hango.testing import MemoryLedger
 from hango.tools import Registry, Threads, Tool, View, tool
-from hango.tools.failures import MAX_MESSAGE
 
 from support.counters import counted
 

@@ -22,6 +22,7 @@ def test_the_public_names() -> None:
     assert sorted(hango.testing.__all__) == [
         "Answer",
         "FakeProvider",
+        "MemoryLedger",
         "Script",
         "answer",
         "broken",

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from hango.domain import Effects, Result, ToolContext, ToolUseBlock
-from hango.testing.ledger import MemoryLedger
+from hango.testing import MemoryLedger
 from hango.tools import Registry
 from hango.tools.builtin import make_get_time
 from hango.tools.builtin.get_time import _written, zones

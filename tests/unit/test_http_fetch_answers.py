@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from hango.domain import ToolUseBlock
-from hango.testing.ledger import MemoryLedger
+from hango.testing import MemoryLedger
 from hango.tools import AllowedHosts, Registry
 from hango.tools.builtin import http_fetch as module
 from hango.tools.builtin import make_http_fetch

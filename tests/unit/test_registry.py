@@ -7,9 +7,9 @@ import pytest
 from hango.agent.ports import Toolbox
 from hango.domain import Effects, ToolUseBlock
 from hango.errors import RegistrationError
-from hango.testing.ledger import MemoryLedger
+from hango.telemetry.raised import MAX_MESSAGE
+from hango.testing import MemoryLedger
 from hango.tools import Registry, tool
-from hango.tools.failures import MAX_MESSAGE
 
 from support.tools import CONTEXT, LIMIT, call, counting, registry_of, shout, view_of, whisper
 

@@ -12,7 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from hango.domain import EarlierCall, Effects, Ledger, Result, ToolContext, ToolUseBlock
 from hango.errors import StateConflict, StoreUnavailable
 from hango.telemetry import names
-from hango.testing.ledger import MemoryLedger
+from hango.testing import MemoryLedger
 from hango.tools import Threads, Tool, View, tool
 from hango.tools.effects import RECORD_GRACE
 

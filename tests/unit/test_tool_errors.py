@@ -12,8 +12,9 @@ import trio
 import trio.testing
 
 from hango.domain import Effects
+from hango.telemetry.raised import MAX_MESSAGE
 from hango.tools import tool
-from hango.tools.failures import MAX_MESSAGE, ErrorKind
+from hango.tools.failures import ErrorKind
 
 from support.tools import call, counting, failed, shout, view_of
 

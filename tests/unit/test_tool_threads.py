@@ -12,8 +12,8 @@ import trio
 import trio.testing
 
 from hango.domain import Effects, Result
+from hango.threads import _Job
 from hango.tools import Threads, Tool, View, tool
-from hango.tools.threads import _Job
 
 from support.tools import (
     call,

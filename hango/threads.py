@@ -1,7 +1,8 @@
-"""Where sync tools run: threads, so that none of them can block the loop.
+"""Where sync functions of others run: threads, so that none of them can block the loop.
 
 Rule: a thread cannot be killed.  One whose call has timed out or was cancelled is left behind and
 counted; it keeps its place until it ends, and beyond a number of such threads no new one is started.
+Used by tools, guardrails and completion gates; it knows nothing of any of them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable
 import attrs
 import trio
 
-# Python's own default for thread pools at 8 cores is 12, trio's is 40; tools mostly wait, as trio's do.
+# Python's own default for thread pools at 8 cores is 12, trio's is 40; these mostly wait, as trio's do.
 MAX_THREADS = 40
 # Half: when this many hang, the others still have threads, and the process is worth a look.
 MAX_STUCK = 20
@@ -20,10 +21,10 @@ MAX_STUCK = 20
 
 @attrs.define
 class Threads:
-    """The threads of one registry's tools.
+    """The threads of one kind of functions, such as the tools of a registry.
 
     Attributes:
-        max_threads: tools running at once; further ones wait, and their timeout runs.
+        max_threads: functions running at once; further ones wait, and their time runs.
         max_stuck: threads left behind beyond which `exhausted` holds.
         stuck: threads left behind that have not ended yet.
     """
@@ -65,7 +66,7 @@ class Threads:
                 return
             job.running = True
         try:
-            # not returned: trio refuses some values, and what a tool may return is judged elsewhere
+            # not returned: trio refuses some values, and what may be returned is judged elsewhere
             job.value = job.function()
         finally:
             with self._lock:

@@ -1,6 +1,6 @@
-"""A ledger in memory: what a test puts in the place of the one in the database.
+"""What a run leaves, in memory: for runs outside a database, and for tests of what runs in one.
 
-One rule: it keeps what the stored one keeps, and so decides the same; only, it dies with the test.
+One rule: it keeps what the stored one keeps, and so decides the same; only, it dies with the process.
 """
 
 from __future__ import annotations
