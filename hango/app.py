@@ -22,8 +22,7 @@ from uuid import UUID, uuid4
 import trio
 
 from hango.actors import WorkerSettings, Workshop, supervise
-from hango.actors.supervisor import Unheard
-from hango.agent.ports import EventSink
+from hango.agent.ports import UNHEARD, EventSink
 from hango.config import ProcessRole, Settings
 from hango.errors import ConfigError
 from hango.plugins import Plugins
@@ -147,10 +146,12 @@ async def work(
     await supervise(
         queue=queue,
         pool=pool,
-        prepare=Workshop(providers, plugins.registry, worker).prepare,
+        prepare=Workshop(
+            providers, plugins.registry, worker, plugins.guardrails, plugins.verifiers
+        ).prepare,
         settings=worker,
         drain=drain,
-        events=events or Unheard(),
+        events=events or UNHEARD,
         task_status=task_status,
     )
 
@@ -218,6 +219,8 @@ def _web_settings(settings: Settings, plugins: Plugins) -> WebSettings:
         max_live_runs=settings.max_queued_runs,
         providers=frozenset(plugins.providers),
         tools=frozenset(plugins.registry.names()),
+        guardrails=frozenset(plugins.guardrails),
+        verifiers=frozenset(plugins.verifiers),
     )
 
 

@@ -20,6 +20,8 @@
     │   ├── ProviderStreamBroken   the stream ended before its end
     │   ├── UnsupportedStop        a stop reason that cannot be continued from
     │   └── ContextExceeded        the conversation is longer than the model's window
+    ├── LoopBusy                   a loop runs one thing at a time
+    ├── VerifierError              a completion gate failed to judge
     └── ActorError
         ├── InboxFull              the actor is behind; try later
         └── ActorStopped           the actor has ended
@@ -144,6 +146,14 @@ class UnsupportedStop(ProviderError):
 
 class ContextExceeded(ProviderError):
     """The conversation does not fit the model's context window."""
+
+
+class LoopBusy(HangoError):
+    """The loop is running already; nothing was started."""
+
+
+class VerifierError(HangoError):
+    """The verifier of a completion gate raised, or answered nonsense; the message says what."""
 
 
 class ActorError(HangoError):

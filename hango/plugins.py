@@ -10,16 +10,18 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import attrs
 
-from hango.agent.ports import Provider
+from hango.agent import Guardrail, Provider, Verifier, all_todos_done
 from hango.errors import RegistrationError
 from hango.telemetry.raised import told
 from hango.tools import Registry, Tool
 
 ProviderFactory: TypeAlias = Callable[[], Provider]
+
+T = TypeVar("T")
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # as for tools: it stands in URLs, settings and labels
 
@@ -31,10 +33,13 @@ class Plugins:
     Attributes:
         registry: all tools.
         providers: factories by the name agents choose them by.
+        guardrails, verifiers: by the name agents choose them by; `all_todos_done` is there already.
     """
 
     registry: Registry = attrs.field(factory=Registry)
     providers: dict[str, ProviderFactory] = attrs.field(factory=dict)
+    guardrails: dict[str, Guardrail] = attrs.field(factory=dict)
+    verifiers: dict[str, Verifier] = attrs.field(factory=lambda: {"all_todos_done": all_todos_done})
 
     def tool(self, t: Tool) -> None:
         """Add a tool.
@@ -50,13 +55,33 @@ class Plugins:
         Raises:
             RegistrationError: the name is taken or not a name, or the factory cannot be called.
         """
-        if type(name) is not str or not _NAME.fullmatch(name):
-            raise RegistrationError(f"provider {name!r}: its name must match {_NAME.pattern}")
-        if name in self.providers:
-            raise RegistrationError(f"provider {name}: the name is taken")
-        if not callable(factory):
-            raise RegistrationError(f"provider {name}: its factory cannot be called")
-        self.providers[name] = factory
+        _add(self.providers, "provider", name, factory)
+
+    def guardrail(self, name: str, guardrail: Guardrail) -> None:
+        """Add a guardrail; see `hango.Guardrail`.
+
+        Raises:
+            RegistrationError: the name is taken or not a name, or *guardrail* cannot be called.
+        """
+        _add(self.guardrails, "guardrail", name, guardrail)
+
+    def verifier(self, name: str, verifier: Verifier) -> None:
+        """Add a verifier, for completion gates; see `hango.Verifier`.
+
+        Raises:
+            RegistrationError: the name is taken or not a name, or *verifier* cannot be called.
+        """
+        _add(self.verifiers, "verifier", name, verifier)
+
+
+def _add(registered: dict[str, T], kind: str, name: str, function: T) -> None:
+    if type(name) is not str or not _NAME.fullmatch(name):
+        raise RegistrationError(f"{kind} {name!r}: its name must match {_NAME.pattern}")
+    if name in registered:
+        raise RegistrationError(f"{kind} {name}: the name is taken")
+    if not callable(function):
+        raise RegistrationError(f"{kind} {name}: it is no function")
+    registered[name] = function
 
 
 def load_plugins(modules: Sequence[str], plugins: Plugins) -> None:

@@ -12,10 +12,11 @@ from typing import TypeAlias, TypeVar
 import attrs
 
 from hango.actors.settings import WorkerSettings
-from hango.agent import AgentLoop, LoopLimits, Provider
+from hango.agent import AgentLoop, Completion, Guardrail, LoopLimits, Provider, Verifier
 from hango.domain import (
     AgentDefinition,
     ErrorCode,
+    Gate,
     Message,
     Outcome,
     OutcomeStatus,
@@ -67,11 +68,14 @@ class Workshop:
     Attributes:
         providers: by the name agents choose them by.
         settings: what agents without limits of their own get.
+        guardrails, verifiers: by the name agents choose them by.
     """
 
     providers: Mapping[str, Provider]
     registry: Registry
     settings: WorkerSettings
+    guardrails: Mapping[str, Guardrail] = attrs.field(factory=dict)
+    verifiers: Mapping[str, Verifier] = attrs.field(factory=dict)
 
     async def prepare(self, claim: Claim, known: Sequence[Message]) -> Prepared | Outcome:
         """Read what the claim is about and build its loop; or say how the run ends without one.
@@ -98,12 +102,15 @@ class Workshop:
             raise _Refused(
                 ErrorCode.AGENT_MISSING, f"no provider named {agent.provider!r} is registered here"
             )
-        if agent.guardrails or agent.completion:
-            # leaving them out would run what its owner wanted guarded
-            raise _Refused(
-                ErrorCode.AGENT_MISSING,
-                "the agent has guardrails or a completion gate, and none is registered here",
-            )
+        # leaving one out would run what its owner wanted guarded
+        for name in agent.guardrails:
+            if name not in self.guardrails:
+                raise _Refused(
+                    ErrorCode.AGENT_MISSING, f"no guardrail named {name!r} is registered here"
+                )
+        if agent.completion is not None and agent.completion.verify not in self.verifiers:
+            name = agent.completion.verify
+            raise _Refused(ErrorCode.AGENT_MISSING, f"no verifier named {name!r} is registered here")
         return agent
 
     def _loop(
@@ -124,7 +131,12 @@ class Workshop:
             ),
             scope=scope,
             usage=claim.run.usage,
+            guardrails=[self.guardrails[name] for name in agent.guardrails],
+            completion=self._gate(agent.completion),
         )
+
+    def _gate(self, gate: Gate | None) -> Completion | None:
+        return None if gate is None else Completion(self.verifiers[gate.verify], gate.max_attempts)
 
     def _tools(self, agent: AgentDefinition) -> View:
         return self.registry.view(

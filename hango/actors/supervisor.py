@@ -29,7 +29,8 @@ from hango.actors.prepare import Prepare
 from hango.actors.session import RELEASE_GRACE, Execute, session
 from hango.actors.settings import WorkerSettings
 from hango.agent import EventSink
-from hango.domain import Interrupted, RunEvent
+from hango.agent.ports import UNHEARD
+from hango.domain import Interrupted
 from hango.errors import ActorStopped, InboxFull, StoreError, StoreUnavailable
 from hango.store.listen import Ring
 from hango.store.pool import Pool
@@ -46,14 +47,6 @@ Args = TypeVarTuple("Args")
 _log = logging.getLogger(__name__)
 
 
-@attrs.frozen
-class Unheard:
-    """A sink for progress that nobody watches."""
-
-    def emit(self, event: RunEvent) -> None:
-        """Drop *event*."""
-
-
 async def supervise(
     *,
     queue: RunQueue,
@@ -61,7 +54,7 @@ async def supervise(
     prepare: Prepare,
     settings: WorkerSettings,
     drain: trio.Event,
-    events: EventSink = Unheard(),
+    events: EventSink = UNHEARD,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Execute runs until *drain* is set; return when every run here is settled or handed over.

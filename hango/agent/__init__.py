@@ -3,15 +3,39 @@
 Pure: it imports neither actors nor store, and sees the world through `hango.agent.ports`.
 """
 
+from hango.agent.completion import (
+    Completion,
+    RunResult,
+    ToolCall,
+    Verdict,
+    Verifier,
+    all_todos_done,
+)
+from hango.agent.guardrail import BeforeToolEvent, Guardrail
 from hango.agent.loop import AgentLoop, LoopLimits
-from hango.agent.ports import EventSink, Provider, RunOptions, Toolbox, Transcript
+from hango.agent.ports import UNHEARD, EventSink, Provider, RunOptions, Toolbox, Transcript
+from hango.agent.spec import Agent, Loop, Outcome, RunOpts, loop_unsupported
 
 __all__ = [
+    "UNHEARD",
+    "Agent",
     "AgentLoop",
+    "BeforeToolEvent",
+    "Completion",
     "EventSink",
+    "Guardrail",
+    "Loop",
     "LoopLimits",
+    "Outcome",
     "Provider",
     "RunOptions",
+    "RunOpts",
+    "RunResult",
+    "ToolCall",
     "Toolbox",
     "Transcript",
+    "Verdict",
+    "Verifier",
+    "all_todos_done",
+    "loop_unsupported",
 ]

@@ -12,6 +12,7 @@ from uuid import UUID
 import attrs
 import trio
 
+from hango.agent.guardrail import Guardrail, denial
 from hango.agent.ports import EventSink, Toolbox
 from hango.codec import clean_text
 from hango.domain import (
@@ -35,6 +36,7 @@ class Act:
         at_once: calls that run at the same time.
         ledger: what tells a call that is run again from one that is new.
         scope: on whose behalf the run executes.
+        guardrails: asked before each call, in this order.
     """
 
     tools: Toolbox
@@ -44,6 +46,7 @@ class Act:
     turn: int
     scope: Scope | None
     at_once: int
+    guardrails: Sequence[Guardrail] = ()
 
     async def results(self, calls: Sequence[ToolUseBlock]) -> tuple[ToolResultBlock, ...]:
         """Run *calls* and return their results, in request order.
@@ -77,15 +80,26 @@ class Act:
         return tuple(done[ordinal] for ordinal in range(len(calls)))
 
     async def _run(self, ordinal: int, call: ToolUseBlock) -> ToolResultBlock:
-        """Run one call; the place where a guardrail may refuse it, before anything has started."""
+        """Run one call, if its guardrails permit it; each is asked before its own start."""
         # A task starts even where all is cancelled, and its body would run up to its first checkpoint.
         # A whole one, not `checkpoint_if_cancelled`: a lease that ran out is noticed between two steps.
         await trio.lowlevel.checkpoint()
-        self.emit.emit(ToolStarted(self.run_id, self.turn, call))
         context = ToolContext(self.run_id, self.turn, ordinal, call.id, self.scope)
-        block = _block(call, await self.tools.call(call, context, self.ledger))
+        reason = await self._denial(call)
+        if reason is not None:
+            result = await self.tools.deny(call, reason, context, self.ledger)
+        else:
+            self.emit.emit(ToolStarted(self.run_id, self.turn, call))
+            result = await self.tools.call(call, context, self.ledger)
+        block = _block(call, result)
         self.emit.emit(ToolFinished(self.run_id, self.turn, block))
         return block
+
+    async def _denial(self, call: ToolUseBlock) -> str | None:
+        """Return why the call may not happen; one without arguments to judge cannot happen anyway."""
+        if call.raw_input is not None:
+            return None
+        return await denial(self.guardrails, call, self.turn)
 
 
 def _block(call: ToolUseBlock, result: Result) -> ToolResultBlock:

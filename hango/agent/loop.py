@@ -16,11 +16,16 @@ from uuid import UUID
 
 import attrs
 
+from hango.agent import endings
 from hango.agent.accumulator import Accumulator, Answer
 from hango.agent.act import Act
+from hango.agent.completion import Completion, feedback, judge, rejections, result_of
+from hango.agent.endings import Standing
+from hango.agent.guardrail import Guardrail
 from hango.agent.ports import EventSink, Provider, RunOptions, Toolbox, Transcript
 from hango.agent.prompt import build_request
 from hango.agent.repair import unanswered
+from hango.agent.resume import kept_answer, stored_places
 from hango.agent.think import goes_on, run_error, stop_reason, think, unusable
 from hango.codec import blocks_from_json, blocks_to_json, clean_json
 from hango.domain import (
@@ -30,15 +35,14 @@ from hango.domain import (
     Ledger,
     NewMessage,
     Outcome,
-    OutcomeStatus,
     RunError,
     Scope,
-    TextBlock,
+    StopReason,
     TurnEnd,
     TurnStarted,
     Usage,
 )
-from hango.errors import ProviderError
+from hango.errors import ProviderError, VerifierError
 
 
 @attrs.frozen
@@ -68,6 +72,8 @@ class AgentLoop:
         ledger: of the run's calls that must not just run again.
         usage: of the run's finished turns; moves on with each.
         scope: on whose behalf tools run.
+        guardrails: asked before each tool call, in this order.
+        completion: the gate a run that is done has to pass; None lets all pass.
     """
 
     run_id: UUID
@@ -80,6 +86,8 @@ class AgentLoop:
     limits: LoopLimits
     scope: Scope | None
     usage: Usage
+    guardrails: Sequence[Guardrail] = ()
+    completion: Completion | None = None
     _finished: int = attrs.field(default=0, init=False)
     _input: NewMessage | None = attrs.field(default=None, init=False)
     # of the open turn: its answer while that is not stored, then what it cost
@@ -104,32 +112,25 @@ class AgentLoop:
         """
         self._begin(input, options.resume_from)
         await self._answer_dangling()
-        kept = self._kept()
+        kept = kept_answer(self.transcript.messages, self.run_id, self._finished + 1)
         while kept is not None or self._finished < self.limits.max_iterations:
             try:
                 answer = kept or await self._think(emit)
             except ProviderError as error:
                 return self.failed(run_error(error, arrived=self._arrived()))
-            ending = self._ending(answer)
+            ending = await self._take(answer, emit)
             if ending is not None:
                 return ending
-            if not await self._act(answer, emit):
-                return Interrupted()
             kept = None
-        return self._capped()
+        standing = self._standing(self._finished, self.usage, None)
+        return endings.capped(standing, self.limits.max_iterations, self.run_id, self._pending())
 
     def failed(self, error: RunError) -> Outcome:
         """Return what a run that fails with *error* now comes to: finished turns, and what arrived."""
         messages = self._unstored()
-        return Outcome(
-            OutcomeStatus.ERROR,
-            iterations=self._finished,
-            usage=self.usage + (self._stream.usage if self._stream else self._paid),
-            messages=messages,
-            stop_reason=self._stream.answer().stop_reason if self._stream else None,
-            error=error,
-            stopped_by=error.code.value,
-        )
+        usage = self.usage + (self._stream.usage if self._stream else self._paid)
+        stopped = self._stream.answer().stop_reason if self._stream else None
+        return endings.failed(self._standing(self._finished, usage, stopped), error, messages)
 
     def interrupted(self) -> Interrupted:
         """Return what an execution that was cancelled from outside comes to."""
@@ -149,18 +150,6 @@ class AgentLoop:
         if repairs:
             await self.transcript.append([*repairs, *self._pending()])
             self._input = None
-
-    def _kept(self) -> Answer | None:
-        """Return the answer of the open turn if it is stored: it is paid, and not bought again."""
-        for message in reversed(self.transcript.messages):
-            if (message.run_id, message.turn, message.role, message.partial) == (
-                self.run_id,
-                self._finished + 1,
-                "assistant",
-                False,
-            ):
-                return Answer(message.content, message.stop_reason, message.usage or Usage())
-        return None
 
     # --- one turn -------------------------------------------------------------------------
 
@@ -189,60 +178,85 @@ class AgentLoop:
         self._stream = Accumulator(self._finished + 1, self.limits.max_tool_calls)
         return self._stream
 
-    async def _act(self, answer: Answer, emit: EventSink) -> bool:
-        """Store the answer, run its calls, store the boundary; return whether the run may go on."""
-        turn = self._finished + 1
+    async def _take(self, answer: Answer, emit: EventSink) -> Outcome | Interrupted | None:
+        """Do what *answer* comes to; return how the run ends by it, None when another turn follows."""
+        if refusal := unusable(answer, self.limits.max_tool_calls):
+            return self.failed(refusal)
+        if goes_on(answer):
+            return await self._act(answer, emit)
+        if self.completion is not None:
+            return await self._judge(answer, self.completion)
+        final = () if self._stream is None else (*self._pending(), self._message(answer))
+        return endings.done(self._ended_by(answer), final)
+
+    async def _act(self, answer: Answer, emit: EventSink) -> Interrupted | None:
+        """Store the answer, run its calls, store the boundary."""
+        await self._keep(answer)
+        act = Act(
+            self.tools,
+            self.ledger,
+            emit,
+            self.run_id,
+            self._finished + 1,
+            self.scope,
+            self.limits.tools_at_once,
+            self.guardrails,
+        )
+        return await self._end_turn(await act.results(answer.calls))
+
+    async def _judge(self, answer: Answer, gate: Completion) -> Outcome | Interrupted | None:
+        """Store the answer, have the gate judge the run, and store what it rejects.
+
+        Once stored, the answer is judged, by whoever takes the run over, and not bought again.
+        """
+        await self._keep(answer)
+        standing = self._ended_by(answer)
+        messages, turns = self.transcript.messages, standing.turns
+        result = result_of(messages, self.run_id, usage=standing.usage, turns=turns)
+        try:
+            reason = await judge(gate.verify, result)
+        except VerifierError as error:
+            return endings.failed(standing, RunError(ErrorCode.VERIFIER_ERROR, str(error)))
+        if reason is None:
+            return endings.done(standing)
+        standing = attrs.evolve(standing, rejections=standing.rejections.and_now(reason))
+        if standing.rejections.count >= gate.max_attempts:
+            return endings.exhausted(standing)
+        return await self._end_turn(feedback(reason, answer.content), rejected=True)
+
+    async def _keep(self, answer: Answer) -> None:
+        """Store the answer, unless it was found stored."""
         if self._stream is not None:
             await self.transcript.append([*self._pending(), self._message(answer)])
         self._input = self._stream = None
         self._paid = answer.usage
-        at_once = self.limits.tools_at_once
-        act = Act(self.tools, self.ledger, emit, self.run_id, turn, self.scope, at_once)
-        results = NewMessage("user", await act.results(answer.calls), self.run_id, turn)
-        may_go_on = await self.transcript.end_turn(TurnEnd(turn, results, self.usage + self._paid))
+
+    async def _end_turn(
+        self, content: tuple[Block, ...], *, rejected: bool = False
+    ) -> Interrupted | None:
+        """Store the boundary: the turn's results, or what its gate said; returns as `_take`."""
+        turn = self._finished + 1
+        message = NewMessage("user", content, self.run_id, turn, synthetic=rejected)
+        boundary = TurnEnd(turn, message, self.usage + self._paid, rejected)
+        may_go_on = await self.transcript.end_turn(boundary)
         self._close_turn()
-        return may_go_on
+        return None if may_go_on else Interrupted()
 
     def _close_turn(self) -> None:
         self._finished += 1
         self.usage += self._paid
         self._paid = Usage()
 
-    # --- the ends -------------------------------------------------------------------------
+    # --- where it stands ------------------------------------------------------------------
 
-    def _ending(self, answer: Answer) -> Outcome | None:
-        """Return what *answer* ends the run with; None when its tools are to run.
+    def _standing(self, turns: int, usage: Usage, stopped: StopReason | None) -> Standing:
+        before = rejections(self.transcript.messages, self.run_id)
+        return Standing(turns, usage, before, stopped)
 
-        A run that is done passes here once: the place where a completion gate judges it.
-        """
-        if refusal := unusable(answer, self.limits.max_tool_calls):
-            return self.failed(refusal)
-        if goes_on(answer):
-            return None
-        final = () if self._stream is None else (*self._pending(), self._message(answer))
-        return Outcome(
-            OutcomeStatus.DONE,
-            iterations=self._finished + 1,
-            usage=self.usage + answer.usage,
-            messages=final,
-            stop_reason=stop_reason(answer),
-        )
-
-    def _capped(self) -> Outcome:
-        """Return the end at the cap, with a last message that says so, to people and to the model."""
-        bound = self.limits.max_iterations
-        text = f"Stopped before the work was done: this run reached its limit of {bound} iterations."
-        explained = NewMessage(
-            "assistant", (TextBlock(text),), self.run_id, self._finished + 1, synthetic=True
-        )
-        return Outcome(
-            OutcomeStatus.INCOMPLETE,
-            iterations=self._finished,
-            usage=self.usage,
-            messages=(*self._pending(), explained),
-            error=RunError(ErrorCode.ITERATION_CAP, text),
-            stopped_by=ErrorCode.ITERATION_CAP.value,
-        )
+    def _ended_by(self, answer: Answer) -> Standing:
+        """Return where the run stands if *answer* is its last."""
+        usage = self.usage + answer.usage
+        return self._standing(self._finished + 1, usage, stop_reason(answer))
 
     # --- what is stored, and what is not --------------------------------------------------
 
@@ -250,9 +264,7 @@ class AgentLoop:
         return () if self._input is None else (self._input,)
 
     def _stored(self) -> set[tuple[int | None, str]]:
-        """Return turn and role of this run's messages."""
-        own = (m for m in self.transcript.messages if m.run_id == self.run_id)
-        return {(message.turn, message.role) for message in own}
+        return stored_places(self.transcript.messages, self.run_id)
 
     def _arrived(self) -> bool:
         return self._stream is not None and not self._stream.empty

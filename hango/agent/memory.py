@@ -5,12 +5,23 @@ One rule: it keeps what the stored one keeps, and so decides the same; only, it 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from uuid import UUID
 
 import attrs
 import trio
 
-from hango.domain import EarlierCall, Effects, Result, ToolContext
+from hango.domain import (
+    EarlierCall,
+    Effects,
+    Message,
+    NewMessage,
+    Result,
+    ToolContext,
+    TurnEnd,
+    new_id,
+)
 from hango.errors import StateConflict
 
 
@@ -39,6 +50,11 @@ class MemoryLedger:
         self.calls.setdefault(_key(context), EarlierCall(effects))
         return earlier
 
+    async def earlier(self, context: ToolContext) -> EarlierCall | None:
+        """Return what there is of a call."""
+        await trio.lowlevel.checkpoint()
+        return self.calls.get(_key(context))
+
     async def finish(self, context: ToolContext, result: Result) -> None:
         """Record what a call came to.
 
@@ -54,3 +70,32 @@ class MemoryLedger:
 
 def _key(context: ToolContext) -> tuple[UUID, int, int]:
     return context.run_id, context.turn, context.ordinal
+
+
+@attrs.define(eq=False)
+class MemoryTranscript:
+    """A conversation that one run has to itself; fits `hango.agent.ports.Transcript`."""
+
+    _session_id: UUID = attrs.field(factory=new_id, init=False)
+    _messages: list[Message] = attrs.field(factory=list, init=False)
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """All messages, oldest first."""
+        return tuple(self._messages)
+
+    async def append(self, messages: Sequence[NewMessage]) -> None:
+        """Keep *messages*."""
+        await trio.lowlevel.checkpoint()
+        first = len(self._messages) + 1
+        for seq, message in enumerate(messages, first):
+            fields = attrs.asdict(message, recurse=False)
+            stored = Message(
+                session_id=self._session_id, seq=seq, created_at=datetime.now(UTC), **fields
+            )
+            self._messages.append(stored)
+
+    async def end_turn(self, boundary: TurnEnd) -> bool:
+        """Keep the end of a turn; the run may always go on."""
+        await self.append([boundary.message])
+        return True

@@ -67,6 +67,16 @@ class Toolbox(Protocol):
         """
         ...
 
+    async def deny(
+        self, call: ToolUseBlock, reason: str, context: ToolContext, ledger: Ledger
+    ) -> Result:
+        """Answer a call that a guardrail denies, without starting it.
+
+        What became of the same call in an earlier execution, where it was permitted, is told instead.
+        Raises as `call`.
+        """
+        ...
+
 
 class Transcript(Protocol):
     """One session's messages, under one claim.
@@ -100,6 +110,17 @@ class EventSink(Protocol):
     def emit(self, event: RunEvent) -> None:
         """Take *event*; never blocks and never raises."""
         ...
+
+
+@attrs.frozen
+class Unheard:
+    """A sink for progress that nobody watches."""
+
+    def emit(self, event: RunEvent) -> None:
+        """Drop *event*."""
+
+
+UNHEARD: EventSink = Unheard()
 
 
 @attrs.frozen

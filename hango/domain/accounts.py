@@ -111,11 +111,26 @@ class Limits:
 
 
 @attrs.frozen
+class Gate:
+    """A completion gate, as an agent names it.
+
+    Attributes:
+        verify: the name its verifier is registered by.
+        max_attempts: how often the model may say that it is done; at least 1.
+    """
+
+    verify: str
+    max_attempts: int
+
+
+@attrs.frozen
 class AgentDefinition:
     """A stored agent, read afresh at every claim.
 
     Attributes:
         tools: names it may call; empty means every registered tool.
+        guardrails: names of those asked before each tool call, in this order.
+        completion: the gate a run that is done has to pass; None lets all pass.
     """
 
     id: UUID
@@ -127,7 +142,7 @@ class AgentDefinition:
     system_prompt: str
     tools: tuple[str, ...]
     guardrails: tuple[str, ...]
-    completion: JsonObject | None
+    completion: Gate | None
     limits: Limits
     created_at: datetime
 

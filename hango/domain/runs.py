@@ -75,6 +75,7 @@ class Run:
 
     Attributes:
         session_seq: its place in its session's line (1 is the first ever).
+        attempts: which attempt it is in, from 1: one more than its completion gate has rejected.
         claim_epoch: raised by every claim; with the owner it is the fence.
         resume_turn: turns finished and stored; the next execution starts after them.
         reclaims: leases lapsed in a row without a finished turn.
@@ -150,13 +151,15 @@ class TurnEnd:
 
     Attributes:
         turn: the turn that is finished, from 1; the run's `resume_turn` becomes this.
-        message: the turn's one user message: its tool results.
+        message: the turn's one user message: its tool results, or why its answer did not verify.
         usage: of the whole run, this turn included.
+        rejected: a completion gate found the run not done; the next turn begins another attempt.
     """
 
     turn: int
     message: NewMessage
     usage: Usage
+    rejected: bool = False
 
 
 @attrs.frozen

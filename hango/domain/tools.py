@@ -98,6 +98,13 @@ class Ledger(Protocol):
         """
         ...
 
+    async def earlier(self, context: ToolContext) -> EarlierCall | None:
+        """Return what an earlier execution left of the call; None if it was not begun.
+
+        Raises `StoreUnavailable` only.
+        """
+        ...
+
     async def finish(self, context: ToolContext, result: Result) -> None:
         """Record what a call that was begun came to.  Repeating it changes nothing."""
         ...

@@ -5,6 +5,6 @@ anything between two calls.  They fit `hango.agent.ports.Provider` by shape.
 """
 
 from hango.providers.demo import DemoProvider
-from hango.providers.openai import OpenAIProvider
+from hango.providers.openai import OpenAIProvider, openai_provider
 
-__all__ = ["DemoProvider", "OpenAIProvider"]
+__all__ = ["DemoProvider", "OpenAIProvider", "openai_provider"]

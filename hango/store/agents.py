@@ -8,8 +8,8 @@ from uuid import UUID
 import asyncpg
 import attrs
 
-from hango.codec import clean_text, dump_json
-from hango.domain import AgentDefinition, JsonObject, Limits, new_id
+from hango.codec import clean_text
+from hango.domain import AgentDefinition, Gate, Limits, new_id
 from hango.errors import AlreadyExists, NotFound
 from hango.store import rows
 from hango.store.pool import Pool
@@ -33,7 +33,7 @@ class NewAgent:
     system_prompt: str = ""
     tools: tuple[str, ...] = ()
     guardrails: tuple[str, ...] = ()
-    completion: JsonObject | None = None
+    completion: Gate | None = None
     limits: Limits = attrs.field(factory=Limits)
 
 
@@ -81,7 +81,7 @@ class Agents:
                 system_prompt=clean_text(agent.system_prompt),
                 tools=[clean_text(tool) for tool in agent.tools],
                 guardrails=[clean_text(guardrail) for guardrail in agent.guardrails],
-                completion=None if agent.completion is None else dump_json(agent.completion),
+                completion=rows.dump_gate(agent.completion),
                 limits=rows.dump_limits(agent.limits),
                 actor_id=actor,
                 audit_id=new_id(),

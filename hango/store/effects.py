@@ -8,6 +8,7 @@ other.  Used by `hango.store.transcript`, whose claim hands it out.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from uuid import UUID
 
 import attrs
@@ -17,9 +18,11 @@ from hango.domain import EarlierCall, Effects, Result, ToolContext, new_id
 from hango.errors import StateConflict
 from hango.store import rows
 from hango.store.fence import Fence
+from hango.store.pool import Pool
 from hango.store.queries import QUERIES, Query
 
 BEGIN_CALL = QUERIES["begin_call"]
+READ_CALL = QUERIES["read_call"]
 FINISH_CALL = QUERIES["finish_call"]
 
 
@@ -30,6 +33,7 @@ class EffectLedger:
     Fits `hango.domain.Ledger`.
     """
 
+    _pool: Pool
     _run_id: UUID
     _fence: Fence
 
@@ -49,7 +53,21 @@ class EffectLedger:
             begin_id=new_id(),
         )
         row = answer[0]
-        return None if row["new"] else EarlierCall(Effects(row["effects"]), rows.result(row["result"]))
+        return None if row["new"] else _earlier(row)
+
+    async def earlier(self, context: ToolContext) -> EarlierCall | None:
+        """Return what an earlier execution left of the call, if any.
+
+        Raises:
+            StoreUnavailable: the database stayed away until the deadline.
+        """
+        row = await self._fence.patiently(partial(self._read, context))
+        return None if row is None else _earlier(row)
+
+    async def _read(self, context: ToolContext) -> rows.Row | None:
+        return await self._pool.one(
+            READ_CALL, run_id=self._run_id, turn=context.turn, ordinal=context.ordinal
+        )
 
     async def finish(self, context: ToolContext, result: Result) -> None:
         """Record what a call that was begun came to; raises as `begin`."""
@@ -69,3 +87,7 @@ class EffectLedger:
             **values,
         )
         return answer
+
+
+def _earlier(row: rows.Row) -> EarlierCall:
+    return EarlierCall(Effects(row["effects"]), rows.result(row["result"]))

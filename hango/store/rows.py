@@ -21,6 +21,7 @@ from hango.domain import (
     AgentDefinition,
     ApiKey,
     AuditEvent,
+    Gate,
     Limits,
     Message,
     NewMessage,
@@ -159,6 +160,11 @@ def dump_result(result: Result) -> str:
 def dump_limits(limits: Limits) -> str:
     """Write limits for a json column; those not set are left out."""
     return dump_json(attrs.asdict(limits, filter=lambda _, value: value is not None))
+
+
+def dump_gate(gate: Gate | None) -> str | None:
+    """Write a completion gate for a json column."""
+    return None if gate is None else dump_json(attrs.asdict(gate))
 
 
 def message_columns(messages: Sequence[NewMessage]) -> dict[str, object]:

@@ -107,7 +107,7 @@ class Claim:
     @property
     def ledger(self) -> EffectLedger:
         """The ledger of the run's calls, to be written under this claim."""
-        return EffectLedger(self.run.id, self._fence)
+        return EffectLedger(self._pool, self.run.id, self._fence)
 
     async def load(self) -> Execution:
         """Read session, creator and agent as they are now: rights are today's.
@@ -184,6 +184,7 @@ class Claim:
             lease_ttl=timedelta(seconds=self._lease_ttl),
             content=dump_json(blocks_to_json(message.content)),
             synthetic=message.synthetic,
+            rejected=boundary.rejected,
             now=self._pool.now(),
         )
         self._fence.turn_ended(boundary.turn)

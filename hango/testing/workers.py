@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from types import MappingProxyType
+from typing import Never
 
 import attrs
 import trio
 
 from hango.actors import WorkerSettings, Workshop, supervise
-from hango.actors.supervisor import Unheard
-from hango.agent import EventSink, Provider
+from hango.agent import UNHEARD, EventSink, Guardrail, Provider, Verifier
 from hango.domain import new_id
 from hango.store.connections import Connector
 from hango.store.pool import Pool
@@ -23,6 +24,7 @@ from hango.testing.clock import open_here, passing
 from hango.testing.databases import sql
 from hango.tools import Registry, Tool
 
+NONE: Mapping[str, Never] = MappingProxyType({})
 _NOWHERE = Connector("postgresql://nobody@/nothing?host=/nonexistent", {})
 
 _END_CONNECTIONS = """
@@ -101,6 +103,8 @@ async def running_worker(
     settings: WorkerSettings,
     events: EventSink | None = None,
     max_reclaims: int = 10,
+    guardrails: Mapping[str, Guardrail] = NONE,
+    verifiers: Mapping[str, Verifier] = NONE,
 ) -> AsyncIterator[Worker]:
     """Have a process; it is drained at the end, and must come to its own.
 
@@ -111,9 +115,12 @@ async def running_worker(
         settings: bounds and rhythms.
         events: where progress is told.
         max_reclaims: as `RunQueue.max_reclaims`.
+        guardrails: by the name agents choose them by.
+        verifiers: likewise, for completion gates.
     """
     worker = Worker(RunQueue(pool, new_id(), settings.lease_ttl, max_reclaims), pool)
-    prepare = Workshop(providers, registry_of(*tools), settings).prepare
+    registry = registry_of(*tools)
+    prepare = Workshop(providers, registry, settings, guardrails, verifiers).prepare
 
     async def live(task_status: trio.TaskStatus[None]) -> None:
         try:
@@ -124,7 +131,7 @@ async def running_worker(
                     prepare=prepare,
                     settings=settings,
                     drain=worker.drain,
-                    events=events or Unheard(),
+                    events=events or UNHEARD,
                     task_status=task_status,
                 )
         finally:

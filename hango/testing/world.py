@@ -7,7 +7,7 @@ would take time, may be arranged by hand.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from uuid import UUID
 
@@ -15,10 +15,11 @@ import attrs
 import trio
 
 from hango.actors import WorkerSettings
-from hango.agent import Provider
+from hango.agent import Guardrail, Provider, Verifier
 from hango.domain import (
     AgentDefinition,
     Block,
+    Gate,
     Limits,
     Role,
     Run,
@@ -38,7 +39,7 @@ from hango.store.runs import Runs
 from hango.store.sessions import Sessions
 from hango.testing.clock import LeaseClock
 from hango.testing.databases import sql
-from hango.testing.workers import Worker, own_pool, running_worker
+from hango.testing.workers import NONE, Worker, own_pool, running_worker
 from hango.tools import Tool
 
 DEFAULTS = WorkerSettings()
@@ -98,7 +99,12 @@ class World:
 
     @asynccontextmanager
     async def worker(
-        self, provider: Provider, *tools: Tool, settings: WorkerSettings = DEFAULTS
+        self,
+        provider: Provider,
+        *tools: Tool,
+        settings: WorkerSettings = DEFAULTS,
+        guardrails: Mapping[str, Guardrail] = NONE,
+        verifiers: Mapping[str, Verifier] = NONE,
     ) -> AsyncIterator[Worker]:
         """Have a process that executes runs, with connections of its own.
 
@@ -108,11 +114,19 @@ class World:
             provider: what the agent of this world gets when it asks for its own.
             tools: what it may use.
             settings: bounds and rhythms.
+            guardrails: by the name agents choose them by.
+            verifiers: likewise, for completion gates.
         """
-        providers = {self.agent.provider: provider}
         async with (
             own_pool(self.pool) as pool,
-            running_worker(pool, providers, *tools, settings=settings) as worker,
+            running_worker(
+                pool,
+                {self.agent.provider: provider},
+                *tools,
+                settings=settings,
+                guardrails=guardrails,
+                verifiers=verifiers,
+            ) as worker,
         ):
             yield worker
 
@@ -137,7 +151,13 @@ def scope_of(user: User) -> Scope:
 
 
 async def make_world(
-    pool: Pool, slug: str = "acme", *, provider: str = "fake", limits: Limits | None = None
+    pool: Pool,
+    slug: str = "acme",
+    *,
+    provider: str = "fake",
+    limits: Limits | None = None,
+    guardrails: Sequence[str] = (),
+    completion: Gate | None = None,
 ) -> World:
     """Create a tenant named *slug* with all that a test needs to begin.
 
@@ -146,6 +166,8 @@ async def make_world(
         slug: of the tenant.
         provider: what its agent asks for.
         limits: of its agent.
+        guardrails: their names.
+        completion: its gate.
     """
     accounts = Accounts(pool)
     tenant = await accounts.create_tenant(slug, slug.title())
@@ -153,7 +175,15 @@ async def make_world(
         role: await accounts.create_user(tenant.id, f"{role}@{slug}.test", role, actor=None)
         for role in Role
     }
-    new = NewAgent("helper", "Helper", provider, "model-1", limits=limits or Limits())
+    new = NewAgent(
+        "helper",
+        "Helper",
+        provider,
+        "model-1",
+        guardrails=tuple(guardrails),
+        completion=completion,
+        limits=limits or Limits(),
+    )
     agent = await Agents(pool).create(tenant.id, new, actor=None)
     return World(pool, tenant, users, agent)
 

@@ -10,5 +10,6 @@ from hango.tools.builtin import builtin_tools
 from hango.tools.fetch import AllowedHosts
 from hango.tools.registry import Registry, View
 from hango.tools.tool import Tool, tool
+from hango.tools.toolkit import Toolkit
 
-__all__ = ["AllowedHosts", "Registry", "Threads", "Tool", "View", "builtin_tools", "tool"]
+__all__ = ["AllowedHosts", "Registry", "Threads", "Tool", "Toolkit", "View", "builtin_tools", "tool"]

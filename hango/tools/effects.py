@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
+import attrs
 import trio
 
 from hango.domain import EarlierCall, Effects, Ledger, Result, ToolContext
@@ -38,8 +39,7 @@ async def once(
     """
     earlier = await ledger.begin(context, tool.name, tool.effects)
     if earlier is not None and earlier.result is not None:
-        _log.info("tool %s: its recorded result is used", tool.name, extra={names.TOOL_NAME: tool.name})
-        return earlier.result
+        return _recorded(tool, earlier.result)
     if earlier is not None and not _repeatable(tool, earlier):
         told = f"{tool.name} was started before and cut short, so {MAY_HAVE}; it was not run again"
         return Failure(ErrorKind.INTERRUPTED, told)
@@ -47,6 +47,26 @@ async def once(
     await trio.lowlevel.checkpoint_if_cancelled()
     result = await body()
     await _record(ledger, context, result)
+    return result
+
+
+async def denied(tool: Tool, context: ToolContext, ledger: Ledger, denial: Failure) -> Result | Failure:
+    """Return *denial*, unless the call had begun before: then it is not true that it did not happen.
+
+    Raises:
+        StoreUnavailable: the database stayed away.
+    """
+    earlier = await ledger.earlier(context)
+    if earlier is None:
+        return denial
+    if earlier.result is not None:
+        return _recorded(tool, earlier.result)
+    told = f"{denial.message}; it was started before that and cut short, so {MAY_HAVE}"
+    return attrs.evolve(denial, message=told)
+
+
+def _recorded(tool: Tool, result: Result) -> Result:
+    _log.info("tool %s: its recorded result is used", tool.name, extra={names.TOOL_NAME: tool.name})
     return result
 
 

@@ -16,6 +16,7 @@ class ErrorKind(StrEnum):
 
     UNKNOWN_TOOL = "unknown_tool"
     NOT_ALLOWED = "not_allowed"
+    DENIED = "denied"  # by a guardrail
     INVALID_ARGUMENTS = "invalid_arguments"
     TIMEOUT = "timeout"
     STUCK_THREADS = "stuck_threads"

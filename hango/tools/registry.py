@@ -21,7 +21,7 @@ from hango.errors import RegistrationError
 from hango.telemetry import metrics, names
 from hango.telemetry.raised import MAX_MESSAGE
 from hango.threads import Threads
-from hango.tools.effects import MAY_HAVE, RECORDED, once
+from hango.tools.effects import MAY_HAVE, RECORDED, denied, once
 from hango.tools.failures import ErrorKind, Failure
 from hango.tools.tool import Tool, as_result
 
@@ -113,6 +113,23 @@ class View:
         if tool.effects not in RECORDED:
             return await body()
         outcome = await once(tool, context, ledger, body)
+        return self._told(tool.name, outcome) if isinstance(outcome, Failure) else outcome
+
+    async def deny(
+        self, call: ToolUseBlock, reason: str, context: ToolContext, ledger: Ledger
+    ) -> Result:
+        """Answer a call that a guardrail denies; its body does not start.
+
+        But if it had been permitted, and begun, in an earlier execution, that is told.
+
+        Raises:
+            StoreError: as *ledger* does; of tools that are `read_only` or `idempotent` it is not asked.
+        """
+        tool = self._tools.get(call.name)
+        denial = Failure(ErrorKind.DENIED, f"denied: {reason}")
+        if tool is None or tool.effects not in RECORDED:
+            return self._told(call.name, denial)
+        outcome = await denied(tool, context, ledger, denial)
         return self._told(tool.name, outcome) if isinstance(outcome, Failure) else outcome
 
     def _refusal(self, call: ToolUseBlock) -> Failure | None:

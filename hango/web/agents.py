@@ -11,7 +11,7 @@ import re
 import attrs
 from quart import Blueprint, Response, request
 
-from hango.domain import AgentDefinition, JsonObject, Limits
+from hango.domain import AgentDefinition, Gate, Limits
 from hango.errors import InvalidInput
 from hango.store.agents import Agents, NewAgent
 from hango.web.auth import administrator, scope
@@ -34,6 +34,7 @@ MOST_ITERATIONS = 1000
 LONGEST_TOOL_TIMEOUT = 3600  # seconds
 LONGEST_RUN_DEADLINE = 24 * 3600  # seconds
 MOST_TOKENS = 10_000_000
+MOST_ATTEMPTS = 100
 
 
 @attrs.frozen
@@ -43,6 +44,7 @@ class Registered:
     providers: frozenset[str]
     tools: frozenset[str]
     guardrails: frozenset[str] = frozenset()
+    verifiers: frozenset[str] = frozenset()
 
 
 @attrs.frozen
@@ -102,7 +104,7 @@ def read_agent(
         system_prompt=fields.text("system_prompt", "", longest=LONG),
         tools=fields.known_list("tools", registered.tools, ()),
         guardrails=fields.known_list("guardrails", registered.guardrails, ()),
-        completion=_read_completion(fields),
+        completion=_read_completion(fields, registered.verifiers),
         limits=_read_limits(fields),
     )
     fields.end()
@@ -125,11 +127,16 @@ def _read_slug(fields: Fields) -> str:
     return slug
 
 
-def _read_completion(fields: Fields) -> JsonObject | None:
+def _read_completion(fields: Fields, verifiers: frozenset[str]) -> Gate | None:
     value = fields.take("completion", None)
-    if value:
-        raise InvalidInput("names a gate, but none is registered", field="completion")
-    return None
+    if value is None:
+        return None
+    given = Fields.of(value, "completion")
+    verify, attempts = given.known("verify", verifiers), given.whole("max_attempts", MOST_ATTEMPTS)
+    if attempts is None:
+        raise InvalidInput("is missing", field="completion.max_attempts")
+    given.end()
+    return Gate(verify, attempts)
 
 
 def _read_limits(fields: Fields) -> Limits:

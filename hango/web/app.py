@@ -49,7 +49,7 @@ class WebSettings:
     Attributes:
         max_body: bytes of a request's body.
         max_live_runs: queued and running runs one session may have.
-        providers, tools: names that are registered, so that agents may use them.
+        providers, tools, guardrails, verifiers: names that are registered, so that agents may use them.
         body_timeout: seconds a body may take to arrive.
         ping_timeout: seconds the database may take to say that it is there.
     """
@@ -58,6 +58,8 @@ class WebSettings:
     max_live_runs: int = 20
     providers: frozenset[str] = frozenset()
     tools: frozenset[str] = frozenset()
+    guardrails: frozenset[str] = frozenset()
+    verifiers: frozenset[str] = frozenset()
     body_timeout: float = 30.0
     ping_timeout: float = 2.0
 
@@ -96,7 +98,7 @@ def create_app(stores: Stores, settings: WebSettings, draining: trio.Event) -> W
 
 def _v1(stores: Stores, settings: WebSettings, endings: Endings) -> Blueprint:
     auth = AuthRoutes(stores.accounts)
-    registered = Registered(settings.providers, settings.tools)
+    registered = Registered(settings.providers, settings.tools, settings.guardrails, settings.verifiers)
     v1 = Blueprint("v1", __name__, url_prefix="/v1")
     v1.before_request(auth.require_key)
     for routes in (

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import attrs
+
 from hango.codec import blocks_to_json
 from hango.domain import (
     AgentDefinition,
@@ -79,7 +81,7 @@ def agent_to_json(agent: AgentDefinition) -> JsonObject:
         "system_prompt": agent.system_prompt,
         "tools": list(agent.tools),
         "guardrails": list(agent.guardrails),
-        "completion": agent.completion,
+        "completion": agent.completion and attrs.asdict(agent.completion),
         "limits": _limits_to_json(agent.limits),
         "created_at": time_to_json(agent.created_at),
     }

@@ -21,6 +21,10 @@ select id, $turn, $ordinal, $call_id, $tool, $effects, 'started', $begin_id
     on conflict (run_id, turn, ordinal) do update set begin_id = tool_effects.begin_id
 returning effects, result, begin_id = $begin_id as new;
 
+-- name: read_call
+-- What an earlier execution left of a call; read only, so without the fence.
+select effects, result from tool_effects where run_id = $run_id and turn = $turn and ordinal = $ordinal;
+
 -- name: finish_call
 -- Record what a call that was begun came to.
 with fence as materialized (

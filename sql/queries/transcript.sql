@@ -47,12 +47,14 @@ select m.id, bumped.tenant_id, bumped.id, bumped.before + m.place, m.run_id, m.t
 returning *;
 
 -- name: end_turn
--- The boundary of a turn: its results, resume_turn, iterations, usage and the renewed lease.
+-- The boundary of a turn: its results, or why its answer did not verify, resume_turn, iterations, usage,
+-- attempts and the renewed lease.
 with held as materialized (
     select id from sessions where id = $session_id for no key update
 ), fence as (
     update runs
        set resume_turn = $turn, iterations = $turn, usage = $usage, reclaims = 0,
+           attempts = attempts + $rejected::boolean::int,
            lease_expires_at = greatest(lease_expires_at,
                                        coalesce($now::timestamptz, now()) + $lease_ttl::interval)
       from held

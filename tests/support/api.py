@@ -27,6 +27,8 @@ SETTINGS = WebSettings(
     max_live_runs=3,
     providers=frozenset({"fake", "demo"}),
     tools=frozenset({"get_time", "http_fetch"}),
+    guardrails=frozenset({"no_shell"}),
+    verifiers=frozenset({"all_todos_done"}),
 )
 
 

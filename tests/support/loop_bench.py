@@ -70,6 +70,16 @@ class Tools:
         self.calls.append(context)
         return await self.body(call, context)
 
+    async def deny(
+        self,
+        call: ToolUseBlock,  # noqa: ARG002 - a denied call is one like any other
+        reason: str,
+        context: ToolContext,  # noqa: ARG002 - its tools are harmless
+        ledger: Ledger,  # noqa: ARG002 - as above
+    ) -> Result:
+        """Deny a call."""
+        return Result(f"denied: {reason}", is_error=True)
+
 
 @attrs.define(eq=False)
 class Recorder:

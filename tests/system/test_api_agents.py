@@ -9,6 +9,7 @@ from hango.domain import Role, new_id
 from support.api import Api, is_problem
 
 COACH = {"slug": "coach", "provider": "fake", "model": "model-1"}
+GATE = {"verify": "all_todos_done", "max_attempts": 3}
 
 
 async def test_an_agent_is_stored_with_its_defaults(api: Api) -> None:
@@ -37,8 +38,8 @@ async def test_everything_of_an_agent_can_be_said_and_sent_back(api: Api) -> Non
         "name": "The Coach",
         "system_prompt": "Be brief.\u2028",
         "tools": ["http_fetch", "get_time"],
-        "guardrails": [],
-        "completion": None,
+        "guardrails": ["no_shell"],
+        "completion": GATE,
         "limits": {"max_iterations": 5, "tool_timeout": 1.5, "run_deadline": 60, "max_tokens": None},
     }
     async with api.as_role(Role.OWNER) as client:
@@ -47,6 +48,15 @@ async def test_everything_of_an_agent_can_be_said_and_sent_back(api: Api) -> Non
         changed = await client.patch(f"/v1/agents/{created['id']}", json=again)
     assert again == whole
     assert changed.json() == created
+
+
+async def test_a_gate_can_be_taken_away_again(api: Api) -> None:
+    """Null is no gate."""
+    async with api.as_role(Role.OWNER) as client:
+        created = (await client.post("/v1/agents", json=COACH | {"completion": GATE})).json()
+        changed = await client.patch(f"/v1/agents/{created['id']}", json={"completion": None})
+    assert created["completion"] == GATE
+    assert changed.json()["completion"] is None
 
 
 async def test_a_change_changes_only_what_it_names(api: Api) -> None:
@@ -84,8 +94,16 @@ async def test_a_change_changes_only_what_it_names(api: Api) -> None:
         ({"tools": ["get_time", "get_time"]}, "tools"),
         ({"tools": [{}]}, "tools.0"),
         ({"guardrails": ["no_secrets"]}, "guardrails.0"),
-        ({"completion": {"verifier": "all_todos_done"}}, "completion"),
+        ({"guardrails": ["no_shell", "no_shell"]}, "guardrails"),
         ({"completion": "all_todos_done"}, "completion"),
+        ({"completion": {}}, "completion.verify"),
+        ({"completion": {"verify": "looks_good", "max_attempts": 3}}, "completion.verify"),
+        ({"completion": {"verify": "all_todos_done"}}, "completion.max_attempts"),
+        ({"completion": GATE | {"max_attempts": 0}}, "completion.max_attempts"),
+        ({"completion": GATE | {"max_attempts": True}}, "completion.max_attempts"),
+        ({"completion": GATE | {"max_attempts": 2.0}}, "completion.max_attempts"),
+        ({"completion": GATE | {"max_attempts": 2**31}}, "completion.max_attempts"),
+        ({"completion": GATE | {"verifier": "all_todos_done"}}, "completion.verifier"),
         ({"limits": []}, "limits"),
         ({"limits": None}, "limits"),
         ({"limits": {"max_iterations": 0}}, "limits.max_iterations"),

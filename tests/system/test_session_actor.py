@@ -226,7 +226,7 @@ async def test_whoever_made_the_session_may_run_in_it_whatever_their_role(
     [
         "update agents set provider = 'gone'",
         "update agents set guardrails = '{no_shell}'",
-        """update agents set completion = '{"verifier": "all_todos_done"}'""",
+        """update agents set completion = '{"verify": "all_todos_done", "max_attempts": 3}'""",
     ],
 )
 async def test_an_agent_that_cannot_be_run_as_defined_is_not_run_at_all(

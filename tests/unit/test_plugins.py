@@ -82,7 +82,10 @@ REMOTE = "import hango\nSCHEMA = {'type': 'object', '$ref': 'http://x/'}\n"
         ("def register(plugins): plugins.tool(print)", "not a tool"),
         ("def register(plugins): plugins.provider('a b', print)", "name"),
         ("def register(plugins): plugins.provider(5, print)", "name"),
-        ("def register(plugins): plugins.provider('a', 5)", "factory"),
+        ("def register(plugins): plugins.provider('a', 5)", "provider a: it is no function"),
+        ("def register(plugins): plugins.guardrail('a b', len)", "must match"),
+        ("def register(plugins): plugins.guardrail('a', 'deny')", "guardrail a: it is no function"),
+        ("def register(plugins): plugins.verifier('all_todos_done', len)", "taken"),
         ("def register(plugins):\n for _ in 'ab': plugins.provider('a', print)", "taken"),
         ("import hango\n@hango.tool()\ndef f(): ...", "effects"),
         ("import hango\n@hango.tool\ndef f(): ...", "effects"),
@@ -117,5 +120,28 @@ def test_a_provider_name_is_registered_once() -> None:
 
 def test_what_users_may_import_is_pinned() -> None:
     """The public names of hango; removing one breaks plug-ins."""
-    assert hango.__all__ == ["Effects", "Plugins", "Result", "Tool", "ToolContext", "tool"]
+    assert hango.__all__ == [
+        "Agent",
+        "BeforeToolEvent",
+        "Completion",
+        "Effects",
+        "Guardrail",
+        "Limits",
+        "Loop",
+        "Outcome",
+        "Plugins",
+        "Result",
+        "RunOpts",
+        "RunResult",
+        "Tool",
+        "ToolCall",
+        "ToolContext",
+        "Toolkit",
+        "Verdict",
+        "Verifier",
+        "all_todos_done",
+        "loop_unsupported",
+        "openai_provider",
+        "tool",
+    ]
     assert all(getattr(hango, name) for name in hango.__all__)

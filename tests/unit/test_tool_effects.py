@@ -53,6 +53,10 @@ class Journal:
         self.happened.append("begin")
         return earlier
 
+    async def earlier(self, context: ToolContext) -> EarlierCall | None:
+        """Look into the memory."""
+        return await self.memory.earlier(context)
+
     async def finish(self, context: ToolContext, result: Result) -> None:
         """Record in memory, and that it was."""
         await self.before.get("finish", nothing)()

@@ -178,4 +178,4 @@ async def test_the_log_repeats_no_name_a_model_made_up(caplog: pytest.LogCapture
 
 def test_error_types_are_a_closed_set() -> None:
     """Labels are bounded."""
-    assert len(ErrorKind) == 9
+    assert len(ErrorKind) == 10

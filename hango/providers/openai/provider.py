@@ -50,12 +50,14 @@ class OpenAIProvider:
         api_key: empty for a server that wants none.
         timeout: seconds without a byte after which a stream counts as broken; comments are bytes too.
         name: what agents choose it by; opaque blocks carry it, so two servers need two names.
+        model: what a request that names none is sent to.
     """
 
     base_url: str = attrs.field(default=DEFAULT_URL, repr=False)  # may hold a password
     api_key: str = attrs.field(default="", repr=False, converter=_stripped)
     timeout: float = 60.0
     name: str = "openai"
+    model: str = ""
     tail_patience: float = TAIL_PATIENCE
     _url: httpx.URL = attrs.field(init=False, repr=False)
 
@@ -86,12 +88,30 @@ class OpenAIProvider:
         host = self._url.host
         field = "max_completion_tokens" if host.endswith(_OPENAI_HOSTS) else "max_tokens"
         try:
-            body = build_request(request, provider=self.name, max_tokens_field=field)
+            asked = request if request.model else attrs.evolve(request, model=self.model)
+            body = build_request(asked, provider=self.name, max_tokens_field=field)
         except InvalidInput as error:
             raise ProviderError(
                 f"{self.name} cannot be asked: {error}", code="invalid_request"
             ) from error
         return Call(self.name, self._url, headers, body, self.timeout, self.api_key)
+
+
+def openai_provider(
+    *, base_url: str = DEFAULT_URL, model: str, api_key: str = "", timeout: float = 60.0
+) -> OpenAIProvider:
+    """Make a provider of a server that speaks Chat Completions, for the direct door.
+
+    Args:
+        base_url: with or without a path: without one, ``/v1`` is meant.
+        model: what agents get that name none.
+        api_key: empty for a server that wants none.
+        timeout: seconds without a byte after which a stream counts as broken.
+
+    Raises:
+        RegistrationError: the URL or the key cannot be one.
+    """
+    return OpenAIProvider(base_url, api_key=api_key, timeout=timeout, model=model)
 
 
 def chat_url(base_url: str) -> httpx.URL:

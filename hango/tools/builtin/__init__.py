@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from hango.tools.builtin.get_time import make_get_time
 from hango.tools.builtin.http_fetch import make_http_fetch
+from hango.tools.builtin.todowrite import make_todowrite
 from hango.tools.fetch import AllowedHosts
 from hango.tools.tool import Tool
 
@@ -21,7 +22,8 @@ def builtin_tools(*, http_fetch_allowed_hosts: Sequence[str]) -> tuple[Tool, ...
     Raises:
         InvalidInput: some entries cannot be read.
     """
-    return (make_get_time(), make_http_fetch(AllowedHosts.parse(http_fetch_allowed_hosts)))
+    fetch = make_http_fetch(AllowedHosts.parse(http_fetch_allowed_hosts))
+    return (make_get_time(), fetch, make_todowrite())
 
 
-__all__ = ["builtin_tools", "make_get_time", "make_http_fetch"]
+__all__ = ["builtin_tools", "make_get_time", "make_http_fetch", "make_todowrite"]

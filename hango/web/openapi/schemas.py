@@ -13,6 +13,7 @@ from hango.web.admin import LONGEST_EMAIL
 from hango.web.agents import (
     LONGEST_RUN_DEADLINE,
     LONGEST_TOOL_TIMEOUT,
+    MOST_ATTEMPTS,
     MOST_ITERATIONS,
     MOST_TOKENS,
     SLUG,
@@ -47,8 +48,11 @@ _AGENT: Mapping[str, JsonObject] = {
     "model": {**TEXT, "description": "As the provider calls it."},
     "system_prompt": TEXT,
     "tools": {**_NAMES, "description": "What it may call; empty: every registered tool."},
-    "guardrails": _NAMES,
-    "completion": {"type": ["object", "null"], "description": "The gate a finished run must pass."},
+    "guardrails": {**_NAMES, "description": "Asked before each tool call, in this order."},
+    "completion": {
+        "anyOf": [named("Gate"), {"type": "null"}],
+        "description": "The gate that a run which is done has to pass.",
+    },
     "limits": named("Limits"),
 }
 _TAKEN = {
@@ -99,6 +103,13 @@ SCHEMAS: Mapping[str, JsonObject] = {
             "detail": {"type": "object"},
             "trace_id": {"type": ["string", "null"], "pattern": "^[0-9a-f]{32}$"},
             "created_at": TIME,
+        },
+    ),
+    "Gate": shape(
+        "A completion gate.",
+        {
+            "verify": {**TEXT, "description": "A verifier that this server has registered."},
+            "max_attempts": {"type": "integer", "minimum": 1, "maximum": MOST_ATTEMPTS},
         },
     ),
     "Limits": shape("An agent's own limits; null: those of the server.", _LIMITS),

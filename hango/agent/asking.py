@@ -1,0 +1,63 @@
+"""Asks a function of the agent's author: a guardrail or a verifier, sync or async.
+
+Rule: whatever it does, the caller gets an answer or what was raised, and the loop is not blocked
+meanwhile; only cancellation gets out.  Used by guardrails and completion gates.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+import attrs
+import trio
+
+from hango.threads import Threads
+
+T = TypeVar("T")
+
+# Apart from those of tools, so that tools which hang keep nobody from being judged.
+_THREADS = Threads()
+
+
+@attrs.frozen
+class Raised:
+    """What a function raised in the place of an answer."""
+
+    error: BaseException
+
+
+# Like a tool, a function that raises KeyboardInterrupt is one that failed; Ctrl-C is not.
+@trio.lowlevel.enable_ki_protection
+async def ask(function: Callable[[T], object], about: T) -> object:
+    """Return what *function* answers, awaited where need be, or `Raised`.
+
+    A sync function runs in a thread.  Cancelled midway, nothing comes back, whatever the function
+    makes of it; a sync one goes on in its thread, and its answer is dropped.
+    """
+    try:
+        answer: object = await _answer(function, about)
+    except BaseException as error:  # noqa: BLE001  # the border to foreign code; a cancel is raised anew
+        answer = Raised(error)
+    await trio.lowlevel.checkpoint_if_cancelled()
+    return answer
+
+
+async def _answer(function: Callable[[T], object], about: T) -> object:
+    if _is_async(function):
+        answer = function(about)
+    elif _THREADS.exhausted:
+        raise RuntimeError("too many guardrails or verifiers hang already")
+    else:
+        answer = await _THREADS.run(partial(function, about))
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def _is_async(function: object) -> bool:
+    while isinstance(function, partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004  # an object whose call is async
+    )

@@ -1,0 +1,80 @@
+"""Guardrails: may this tool call happen?
+
+Rule: a call happens only if every guardrail permits it; the first that does not is the last that is
+asked, and one that raises or answers nonsense does not.  There are no other hooks before a tool.
+Used by whoever runs the calls of a turn.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from hango.agent.asking import Raised, ask
+from hango.codec import cut_text
+from hango.domain import JsonObject, ToolUseBlock
+from hango.telemetry.raised import located, told
+
+ALLOW = "allow"
+MAX_REASON = 1000  # bytes a model is told of why a call was denied
+
+_log = logging.getLogger(__name__)
+
+
+@attrs.frozen
+class BeforeToolEvent:
+    """A tool call that is about to happen.
+
+    Attributes:
+        name: of the tool; a model may have made it up.
+        args: as the model gave them, not yet checked against the tool's schema; the guardrail's own
+            copy, so that changing it changes nothing.
+        id: of the call, as in the transcript.
+        turn: of the run, from 1.
+    """
+
+    name: str
+    args: JsonObject
+    id: str
+    turn: int
+
+
+Guardrail: TypeAlias = Callable[[BeforeToolEvent], str | Awaitable[str | None] | None]
+"""Permits a call by answering None, ``""`` or ``"allow"``; any other text denies it, and is the reason.
+
+Async or sync; a sync one runs in a thread.  Calls of one turn are asked about at the same time, and a
+call whose turn is driven again is asked about again.
+"""
+
+
+async def denial(guardrails: Sequence[Guardrail], call: ToolUseBlock, turn: int) -> str | None:
+    """Return why *call* may not happen, cleaned and bounded; None when it may.
+
+    The guardrails are asked in order.  Cancelled midway, nothing comes back.
+    """
+    for guardrail in guardrails:
+        event = BeforeToolEvent(call.name, copy.deepcopy(call.input), call.id, turn)
+        reason = _read(guardrail, await ask(guardrail, event))
+        if reason is not None:
+            return cut_text(reason, MAX_REASON)
+    return None
+
+
+def _read(guardrail: Guardrail, answer: object) -> str | None:
+    """Return the reason in *answer*; None only for what clearly permits."""
+    name = getattr(guardrail, "__qualname__", type(guardrail).__qualname__)
+    if answer is None:
+        return None
+    if isinstance(answer, str):
+        reason = str.__str__(answer)  # what it says, whatever it says it equals
+        return None if reason in ("", ALLOW) else reason
+    if isinstance(answer, Raised):
+        _log.warning("guardrail %s raised %s", name, located(answer.error))
+        return f"a guardrail failed: {told(answer.error)}"
+    kind = type(answer).__name__
+    _log.warning("guardrail %s answered a %s", name, kind)
+    return f"a guardrail answered a {kind} where a text was due"
