@@ -77,7 +77,14 @@ async def perform(scene: Scene, twice: Twice) -> None:
     """Execute the scene in this process, until all is done or the process has drained."""
     body = Body(twice.pool, dict(scene.scenario.fates))
     provider = body.provider
-    process = working(scene.world, {"scripted": provider}, *body.tools, settings=_SOON, pool=twice.pool)
+    process = working(
+        scene.world,
+        {"scripted": provider},
+        *body.tools,
+        settings=_SOON,
+        pool=twice.pool,
+        verifiers=body.verifiers,
+    )
     async with process as worker, trio.open_nursery() as nursery:
         body.drain = worker.drain
         nursery.start_soon(drain_at_the_end, scene, worker)

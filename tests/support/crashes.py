@@ -14,11 +14,12 @@ import attrs
 import pytest
 
 from hango.domain import Effects, Run, Session, new_id
+from hango.store.agents import Agents, NewAgent
 from hango.store.rows import Row
 
 from support.forks import Forks
 from support.lives import Cut, Life
-from support.mortal import BEATING, DIED, TOOLS, Body, Fate
+from support.mortal import BEATING, DIED, GATE, TOOLS, Body, Fate
 from support.scenarios import Left, Scenario
 from support.shop import TOLD
 from support.workers import until, working
@@ -133,7 +134,13 @@ class Scene:
         fates = self.scenario.fates.items()
         body = Body(self.world.pool, dict(each for each in fates if each[1] is Fate.CANCEL))
         provider = body.provider
-        async with working(self.world, {"scripted": provider}, *body.tools, settings=BEATING):
+        async with working(
+            self.world,
+            {"scripted": provider},
+            *body.tools,
+            settings=BEATING,
+            verifiers=body.verifiers,
+        ):
             await until(self.world, self.runs)
         assert provider.complaints == []
 
@@ -247,6 +254,10 @@ class Stage:
 
     async def prepare(self, scenario: Scenario, count: int) -> list[Scene]:
         """Prepare that many performances; one earlier process dies in mid-tool of all, if any does."""
+        if scenario.gated:
+            (agent,) = await Agents(self.world.pool).list(self.world.tenant.id)
+            gated = NewAgent("helper", "Helper", "scripted", "model-1", completion=GATE)
+            await Agents(self.world.pool).update(self.world.tenant.id, agent.id, gated, actor=None)
         scenes = [await self._scene(scenario) for _ in range(count)]
         if scenario.left is not None:
             await self._die_in(scenes)

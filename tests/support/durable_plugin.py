@@ -1,13 +1,15 @@
 """A plug-in for processes that get killed: a scripted model, and tools that leave a mark.
 
 The prompt is the script: after its own name a word a turn, each the name of a tool, or several joined
-by ``+`` to be called at once, and then the model is done.  What happens is written to the journal, the
-file named by ``DURABLE_JOURNAL``: a line a happening, which outlives the process.
+by ``+`` to be called at once, and then the model is done.  The word ``claim`` has it say that it is
+done before it is.  What happens is written to the journal, the file named by ``DURABLE_JOURNAL``: a
+line a happening, which outlives the process.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import trio
@@ -15,6 +17,8 @@ import trio
 from hango import Effects, Plugins, Result, ToolContext, tool
 from hango.domain import Block, PromptMessage, ProviderRequest, TextBlock
 from hango.testing import Answer, FakeProvider, answer, call, text
+
+CLAIM = "claim"
 
 
 def journal() -> Path:
@@ -64,6 +68,16 @@ async def post(context: ToolContext) -> Result:
     return Result("posted", "It is in the post.")
 
 
+@tool(effects=Effects.READ_ONLY)
+async def die(context: ToolContext) -> str:
+    """Leave a mark, and kill the process a moment later; whatever is made of it, it does so again."""
+    write(f"die {context.run_id} {context.turn}")
+    print(f"dying {context.run_id}", flush=True)  # noqa: T201 - the test waits for the line
+    await trio.sleep(0.3)  # so that others get on with a turn meanwhile
+    signal.raise_signal(signal.SIGKILL)
+    raise AssertionError("it lives")
+
+
 async def _held(context: ToolContext) -> str:
     print(f"holding {context.run_id}", flush=True)  # noqa: T201 - the test waits for the line
     while not journal().with_suffix(".go").exists():  # noqa: ASYNC110 - made by another process
@@ -80,6 +94,8 @@ def asked(request: ProviderRequest) -> tuple[list[str], int]:
 
 def said(words: list[str], turn: int) -> Answer | Block:
     """Return what the script of *words* has the model say in that turn."""
+    if turn < len(words) and words[turn] == CLAIM:
+        return text("that should do")
     if turn < len(words):
         return answer(*map(call, words[turn].split("+")))
     return text(f"done with {words[0]}")
@@ -94,11 +110,12 @@ def _answer(request: ProviderRequest) -> Answer | Block:
 def _prompt(message: PromptMessage) -> str:
     if message.role != "user":
         return ""
-    return " ".join(block.text for block in message.content if isinstance(block, TextBlock))
+    said = " ".join(block.text for block in message.content if isinstance(block, TextBlock))
+    return "" if said.startswith("Your work did not verify") else said
 
 
 def register(plugins: Plugins) -> None:
     """Register the model and its tools."""
-    for each in (note, hold, pay, send, post):
+    for each in (note, hold, pay, send, post, die):
         plugins.tool(each)
     plugins.provider("scripted", lambda: FakeProvider(_answer, name="scripted"))

@@ -159,7 +159,9 @@ class _Process:
         await supervise(
             queue=RunQueue(self.pool, self.owner, settings.lease_ttl, max_reclaims=10),
             pool=heard,
-            prepare=Workshop({"scripted": self.body.provider}, registry, settings).prepare,
+            prepare=Workshop(
+                {"scripted": self.body.provider}, registry, settings, verifiers=self.body.verifiers
+            ).prepare,
             settings=settings,
             drain=drain,
         )

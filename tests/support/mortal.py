@@ -14,7 +14,8 @@ from enum import StrEnum
 import attrs
 import trio
 
-from hango.domain import Block, Effects, ProviderRequest, ToolContext
+from hango.agent import RunResult, Verdict, Verifier
+from hango.domain import Block, Effects, Gate, ProviderRequest, ToolContext
 from hango.store.pool import Pool
 from hango.store.runs import Runs
 from hango.testing import Answer, FakeProvider
@@ -35,6 +36,9 @@ TOOLS: Mapping[str, Effects] = {
     "quit": Effects.READ_ONLY,
     "leave": Effects.READ_ONLY,
 }
+
+
+GATE = Gate("says_done", 2)
 
 
 class Fate(StrEnum):
@@ -89,6 +93,17 @@ class Body:
             return f"{name} is done"
 
         return tool(effects=effects, name=name)(mark)
+
+    @property
+    def verifiers(self) -> Mapping[str, Verifier]:
+        """What completion gates ask: one by the name of `GATE`."""
+        return {GATE.verify: self._verify}
+
+    async def _verify(self, result: RunResult) -> Verdict:
+        """Leave a mark, and find out whether it is done."""
+        write(f"verify {result.messages[0].run_id}:{result.turns}:0")
+        await trio.lowlevel.checkpoint()
+        return result.text.startswith("done"), f"after {len(result.tool_calls)} calls, not done"
 
     async def _suffer(self, name: str, context: ToolContext) -> None:
         match self.fates.get(name):

@@ -31,6 +31,7 @@ class Scenario:
         stored: run, turn and role of each message in the end; ``s`` for a synthetic one.
         fates: of the process, as `Body` has them.
         left: None when no process was there before.
+        gated: a gate judges the runs; it has `support.mortal.GATE` attempts, and wants to hear "done".
     """
 
     name: str
@@ -39,6 +40,7 @@ class Scenario:
     stored: str = "1.0u 1.1a 1.1u 1.2a 1.2u 1.3a"
     fates: Mapping[str, Fate] = attrs.field(factory=dict)
     left: Left | None = None
+    gated: bool = False
 
 
 def _after(left: Left, end: str, stored: str) -> Scenario:
@@ -59,6 +61,19 @@ SCENARIOS = (
         {"quit": Fate.CANCEL},
     ),
     Scenario("a drain in mid-tool", ("one leave+pay look",), fates={"leave": Fate.DRAIN}),
+    Scenario(
+        "a gate that rejects once",
+        ("one look claim pay",),
+        stored="1.0u 1.1a 1.1u 1.2a 1.2us 1.3a 1.3u 1.4a",
+        gated=True,
+    ),
+    Scenario(
+        "a gate that is never satisfied",
+        ("one claim look claim", "two"),
+        ("failed", "succeeded"),
+        "1.0u 1.1a 1.1us 1.2a 1.2u 1.3a 2.0u 2.1a",
+        gated=True,
+    ),
     _after(Left.RESUMED, "succeeded", "1.0u 1.1a 1.1u 1.2a 1.2u 1.3a 2.0u 2.1a 2.1u 2.2a"),
     _after(Left.CANCELLED, "cancelled", _REPAIRED),
     _after(Left.CRASH_LOOP, "failed", _REPAIRED),

@@ -17,7 +17,7 @@ import trio_asyncio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from hango.actors import WorkerSettings
-from hango.agent import EventSink, Provider
+from hango.agent import EventSink, Provider, Verifier
 from hango.domain import Block, Effects, ProviderRequest, RunEvent, TextBlock, new_id
 from hango.errors import StoreUnavailable
 from hango.store.connections import Connector
@@ -26,7 +26,7 @@ from hango.store.queries import Query
 from hango.store.rows import Row
 from hango.testing import text
 from hango.testing.clock import EPOCH, settle
-from hango.testing.workers import Worker, registry_of, running_worker
+from hango.testing.workers import NONE, Worker, registry_of, running_worker
 from hango.testing.world import until
 from hango.tools import Tool, tool
 
@@ -59,6 +59,7 @@ async def working(
     events: EventSink | None = None,
     pool: Pool | None = None,
     max_reclaims: int = 10,
+    verifiers: Mapping[str, Verifier] = NONE,
 ) -> AsyncIterator[Worker]:
     """Have a process; it is drained at the end, and must come to its own."""
     providers = provider if isinstance(provider, Mapping) else {"fake": provider}
@@ -69,6 +70,7 @@ async def working(
         settings=settings,
         events=events,
         max_reclaims=max_reclaims,
+        verifiers=verifiers,
     ) as worker:
         yield worker
 
