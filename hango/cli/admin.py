@@ -6,16 +6,17 @@ Each prints what it made, in the shape the API answers; a key's text is shown on
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 import click
 
 from hango import app
 from hango.cli.start import as_json, show, start
 from hango.config import LogLevel
-from hango.domain import JsonObject, Role, User
+from hango.domain import Gate, JsonObject, Role, User
 from hango.plugins import Plugins
 from hango.store.agents import NewAgent
+from hango.web.agents import MOST_ATTEMPTS
 from hango.web.app import Stores
 from hango.web.shapes import agent_to_json, time_to_json, user_to_json
 
@@ -130,15 +131,26 @@ def agent() -> None:
     """Agents: a model, its instructions and its tools."""
 
 
-def _check(plugins: Plugins, provider: str, tools: Sequence[str]) -> None:
+def _check(plugins: Plugins, agent: NewAgent) -> None:
     """Refuse names that nothing here is registered by, as the API does."""
-    if provider not in plugins.providers:
-        known = ", ".join(plugins.providers)
-        raise click.BadParameter(f"{provider!r} is none of {known}", param_hint="--provider")
-    for tool in tools:
-        if tool not in plugins.registry.names():
-            known = ", ".join(plugins.registry.names())
-            raise click.BadParameter(f"{tool!r} is none of {known}", param_hint="--tool")
+    verify = () if agent.completion is None else (agent.completion.verify,)
+    _known("--provider", (agent.provider,), plugins.providers)
+    _known("--tool", agent.tools, plugins.registry.names())
+    _known("--guardrail", agent.guardrails, plugins.guardrails)
+    _known("--verify", verify, plugins.verifiers)
+
+
+def _known(option: str, names: Sequence[str], registered: Collection[str]) -> None:
+    for name in names:
+        if name not in registered:
+            known = ", ".join(registered) or "those registered (there are none)"
+            raise click.BadParameter(f"{name!r} is none of {known}", param_hint=option)
+
+
+def _gate(verify: str | None, max_attempts: int | None) -> Gate | None:
+    if (verify is None) != (max_attempts is None):
+        raise click.UsageError("a completion gate needs both --verify and --max-attempts")
+    return None if verify is None or max_attempts is None else Gate(verify, max_attempts)
 
 
 @agent.command("create")
@@ -149,8 +161,17 @@ def _check(plugins: Plugins, provider: str, tools: Sequence[str]) -> None:
 @click.option("--name", default=None, help="For people; the slug if not given.")
 @click.option("--system-prompt", default="", help="Instructions for the model.")
 @click.option("--tool", "tools", multiple=True, help="A tool it may call; none given: all there are.")
+@click.option("--guardrail", "guardrails", multiple=True, help="One asked before each tool call.")
+@click.option("--verify", default=None, help="The verifier of its completion gate.")
+@click.option(
+    "--max-attempts",
+    type=click.IntRange(1, MOST_ATTEMPTS),
+    default=None,
+    help="How often it may say that it is done, if a gate judges that.",
+)
 @as_json
-def create_agent(
+def create_agent(  # noqa: PLR0913 - one for each option
+    *,
     tenant_slug: str,
     slug: str,
     provider: str,
@@ -158,13 +179,16 @@ def create_agent(
     name: str | None,
     system_prompt: str,
     tools: tuple[str, ...],
-    *,
+    guardrails: tuple[str, ...],
+    verify: str | None,
+    max_attempts: int | None,
     as_json: bool,
 ) -> None:
     """Store an agent."""
+    gate = _gate(verify, max_attempts)
     settings = start(LogLevel.WARNING)
-    _check(app.load_plugins(settings), provider, tools)
-    new = NewAgent(slug, name or slug, provider, model, system_prompt, tools)
+    new = NewAgent(slug, name or slug, provider, model, system_prompt, tools, guardrails, gate)
+    _check(app.load_plugins(settings), new)
 
     async def work(stores: Stores) -> JsonObject:
         within = await stores.accounts.tenant(tenant_slug)

@@ -150,6 +150,7 @@ async def test_a_plug_in_is_imported_from_the_folder_one_is_in_or_named_in_the_e
         "@hango.tool(effects=hango.Effects.READ_ONLY)\n"
         "def shout(text: str) -> str:\n    '''Shout.'''\n    return text.upper()\n\n"
         "def register(plugins):\n    plugins.tool(shout)\n"
+        "    plugins.guardrail('quiet', lambda event: 'hush')\n"
     )
     (tmp_path / "broken.py").write_text("import nothing_of_that_name\n")
     monkeypatch.chdir(tmp_path)
@@ -158,11 +159,37 @@ async def test_a_plug_in_is_imported_from_the_folder_one_is_in_or_named_in_the_e
     known = await hango("agent", "create", *words, "--tool", "shout", **settings)
     assert "there is no tenant 'none'" in known.err
     unknown = await hango("agent", "create", *words, "--tool", "whisper", **settings)
-    assert "'whisper' is none of get_time, http_fetch, shout" in unknown.err
+    assert "'whisper' is none of get_time, http_fetch, shout, todowrite" in unknown.err
     bad = await hango("config", "check", HANGO_PLUGINS="my_tools,broken")
     assert bad.code == 2
     assert "plug-in broken" in bad.err
     assert "Traceback" not in bad.err
+
+
+async def test_an_agent_may_have_guardrails_and_a_gate(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their names must be registered, and a gate needs its number of attempts."""
+    (tmp_path / "rails.py").write_text(
+        "def register(plugins):\n    plugins.guardrail('quiet', lambda event: 'hush')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    settings = {"HANGO_DATABASE_URL": database, "HANGO_PLUGINS": "rails"}
+    await hango("tenant", "create", "acme", **settings)
+    words = ("--tenant", "acme", "--slug", "s", "--provider", "demo", "--model", "m")
+    gate = ("--verify", "all_todos_done", "--max-attempts", "3")
+    made = await hango("agent", "create", *words, "--guardrail", "quiet", *gate, "--json", **settings)
+    stored = json.loads(made.out)
+    assert stored["guardrails"] == ["quiet"]
+    assert stored["completion"] == {"verify": "all_todos_done", "max_attempts": 3}
+    for wrong, said in [
+        (("--guardrail", "loud"), "'loud' is none of quiet"),
+        (("--verify", "luck", "--max-attempts", "3"), "'luck' is none of all_todos_done"),
+        (gate[:2], "needs both --verify and --max-attempts"),
+        ((*gate[:3], "0"), "--max-attempts"),
+    ]:
+        refused = await hango("agent", "create", *words, *wrong, **settings)
+        assert (refused.code, said in refused.err) == (2, True), refused.err
 
 
 async def test_a_default_provider_nobody_registered_is_a_mistake() -> None:
