@@ -1,0 +1,58 @@
+"""The examples run, as a reader would run them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "docs/examples"
+
+
+def run(name: str, **settings: str) -> str:
+    """Run an example; return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error::DeprecationWarning:__main__", str(EXAMPLES / name)],
+        env=os.environ | settings,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "printed"),
+    [
+        ("plain.py", "done Hi there.\n"),
+        ("gated.py", "done after 2 attempts: Really done.\n"),
+        ("unsupported.py", "not through this door: tools, team, waitFor, onMetric\n"),
+    ],
+)
+def test_an_example_prints_what_it_shows(name: str, printed: str) -> None:
+    """Each is a program of its own."""
+    assert run(name) == printed
+
+
+def test_the_durable_example_passes_its_guardrail_and_its_gate(database: str) -> None:
+    """Its run is stored with two attempts, the second of which names its source."""
+    printed = run("durable.py", HANGO_DATABASE_URL=database)
+    ended = json.loads(printed.splitlines()[-1])
+    assert (ended["state"], ended["attempts"], ended["iterations"]) == ("succeeded", 2, 3)
+    assert "Source:" in ended["text"]
+
+
+def test_every_example_is_tested() -> None:
+    """A new one gets a test here."""
+    assert sorted(path.name for path in EXAMPLES.glob("*.py")) == [
+        "durable.py",
+        "gated.py",
+        "plain.py",
+        "unsupported.py",
+    ]
