@@ -98,6 +98,7 @@ class Fence:
             StateConflict: the fence did not hold; nothing was changed.
             StoreUnavailable: the database stayed away until the deadline.
         """
+        fenced = self._fenced(query, message_id) | values
 
         async def attempt() -> tuple[Sequence[Row], Row]:
             answer = await self._try(query, fenced)
@@ -108,24 +109,22 @@ class Fence:
                 return (), fate
             raise self._rejected(write)
 
-        # what every statement must name, and what only those that store messages do
-        own = {
-            "run_id": self._run_id,
-            "owner_id": self._owner_id,
-            "claim_epoch": self._claim_epoch,
-        }
-        of_messages = {"session_id": self._session_id, "message_id": message_id}
-        fenced = {
-            **own,
-            **{name: value for name, value in of_messages.items() if name in query.parameters},
-            **values,
-        }
         # Only of what stores messages: the calls of a turn write their effects at the same time.
         self.unanswered = self.unanswered or message_id is not None
         answered = await self.patiently(attempt)  # cancelled between two tries, it stays unanswered
         if message_id is not None:
             self.unanswered = False
         return answered
+
+    def _fenced(self, query: Query, message_id: UUID | None) -> dict[str, object]:
+        """Return what every statement must name, and what only those that store messages do."""
+        of_messages = {"session_id": self._session_id, "message_id": message_id}
+        return {
+            "run_id": self._run_id,
+            "owner_id": self._owner_id,
+            "claim_epoch": self._claim_epoch,
+            **{name: value for name, value in of_messages.items() if name in query.parameters},
+        }
 
     async def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Repeat *attempt* until the database is there; gives up at the deadline."""
@@ -134,9 +133,10 @@ class Fence:
             try:
                 return await attempt()
             except StoreUnavailable:
-                if trio.current_time() + pause >= self.deadline:
+                left = self.deadline - trio.current_time()  # heartbeats may have moved it meanwhile
+                if left <= 0:
                     raise
-            await trio.sleep(pause)
+            await trio.sleep(min(pause, left))
             pause = min(pause * 2, _RETRY_AT_MOST)
 
     async def _try(self, query: Query, values: dict[str, object]) -> Sequence[Row]:
