@@ -8,7 +8,7 @@ Whatever goes wrong inside one run stays inside it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias, TypeVar
 
 import attrs
@@ -19,7 +19,7 @@ from hango.actors.leases import Leases
 from hango.actors.prepare import Prepare, Prepared, failure
 from hango.agent import AgentLoop, EventSink, RunOptions
 from hango.domain import ErrorCode, Interrupted, Message, Outcome, RunError
-from hango.errors import StoreError
+from hango.errors import StoreError, StoreUnavailable
 from hango.store.transcript import Claim
 from hango.telemetry import logs
 
@@ -90,6 +90,7 @@ class _Execution:
             ended = True
         finally:
             if not ended:  # the process is being torn down
+                self.leases.remove(self.claim.key)  # a renewal on its way gives no more time
                 self.claim.deadline = min(self.claim.deadline, trio.current_time() + RELEASE_GRACE)
                 ending = await self._interrupted()
             await self._settle(ending)
@@ -108,7 +109,10 @@ class _Execution:
         except Exception as error:  # noqa: BLE001 - the border of the run
             if not interrupted:
                 return self._failed(error)
-            _log.exception("the run raised while it was being interrupted")
+            if _holds(error, StoreError):
+                _log.warning("a write of the run that is interrupted came to nothing: %s", error)
+            else:
+                _log.exception("the run raised while it was being interrupted")
         return await self._interrupted()
 
     async def _work(self) -> Outcome | Interrupted:
@@ -161,8 +165,7 @@ class _Execution:
     async def _catch_up(self) -> None:
         """Learn what a write did that was cut short, so that the ending fits what is stored."""
         if self.prepared is not None:
-            with trio.CancelScope(shield=True, deadline=self.claim.deadline):
-                await self.prepared.transcript.catch_up()
+            await self._while_held(self.prepared.transcript.catch_up)
 
     def _ask(self, last_words: Callable[[AgentLoop], T]) -> T | None:
         """Ask the loop what it had not stored yet; None if there is no loop, or it cannot tell."""
@@ -176,16 +179,13 @@ class _Execution:
 
     async def _settle(self, ending: Ending) -> None:
         """Write the ending, if there is one; never raises."""
-        if ending is None:
-            return
-        with trio.CancelScope(shield=True, deadline=self.claim.deadline):
-            if not await self._write(ending):
-                await self._write(self._bare(_UNSTORABLE))
+        if ending is not None and not await self._write(ending):
+            await self._write(self._bare(_UNSTORABLE))
 
     async def _write(self, ending: Outcome | Interrupted) -> bool:
         """Try to settle; return False if *ending* is such that it cannot be written."""
         try:
-            state = await self.claim.settle(ending)
+            state = await self._while_held(lambda: self.claim.settle(ending))
         except StoreError as error:
             _log.warning("the run could not be settled, its lease will lapse: %s", error)
         except Exception:  # noqa: BLE001 - the border of the run
@@ -195,6 +195,19 @@ class _Execution:
             self.leases.ended(self.claim.run.id)
             _log.info("the run is %s", state)
         return True
+
+    async def _while_held(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do *work*, which may be done twice, whatever is cancelled outside.
+
+        It has until the lease ends, and no less: heartbeats go on while it waits, and move that end.
+
+        Raises:
+            StoreUnavailable: the lease has ended.
+        """
+        while trio.current_time() < self.claim.deadline:
+            with trio.CancelScope(shield=True, deadline=self.claim.deadline):
+                return await work()
+        raise StoreUnavailable("the lease has ended")
 
 
 _UNSTORABLE = RunError(ErrorCode.INTERNAL, "the end of the run could not be stored")

@@ -66,8 +66,13 @@ async def uncommitted(pool: Pool, statement: str) -> AsyncIterator[None]:
         connection.terminate()
 
 
+async def waiting(pool: Pool) -> int:
+    """Count the statements that wait for a lock, as the server itself reports."""
+    return int((await sql(pool, _WAITING))[0]["waiting"])
+
+
 async def until_waiting(pool: Pool, count: int = 1) -> None:
-    """Return when *count* statements wait for a lock, as the server itself reports."""
+    """Return when *count* statements wait for a lock."""
     with trio.fail_after(20):
-        while (await sql(pool, _WAITING))[0]["waiting"] < count:
+        while await waiting(pool) < count:
             await trio.lowlevel.checkpoint()

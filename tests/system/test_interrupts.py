@@ -9,6 +9,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from hango.actors.session import RELEASE_GRACE
 from hango.domain import (
     Message,
     Outcome,
@@ -17,6 +18,7 @@ from hango.domain import (
     RunState,
     Usage,
 )
+from hango.store.queue import Renewal
 from hango.store.transcript import Claim
 from hango.telemetry import names
 from hango.testing import FakeProvider, call, text
@@ -150,6 +152,24 @@ async def test_the_settle_is_not_cut_by_a_cancellation(world: World) -> None:
             await lock.aclose()
     assert (await world.reload(claim.run)).state is RunState.SUCCEEDED
     assert on.settled == 1
+
+
+async def test_once_torn_down_no_renewal_gives_more_time(world: World) -> None:
+    """D17: what is still written then is bounded, whatever a heartbeat brings that was on its way."""
+    gate = Gate()
+    async with trio.open_nursery() as nursery:
+        on = await stage(world, nursery, workshop(FakeProvider([call("hold")]), gate))
+        claim = await on.claim()
+        on.tell(claim)
+        await gate.entered.wait()
+        with trio.CancelScope(shield=True):
+            async with row_held(world.pool, "sessions", on.session.id):
+                nursery.cancel_scope.cancel()
+                await until_waiting(world.pool)
+                later = {claim.key: trio.current_time() + 80}
+                on.leases.apply(Renewal(later, frozenset(), frozenset()))
+                assert claim.deadline <= trio.current_time() + RELEASE_GRACE
+    assert (await world.reload(claim.run)).state is RunState.QUEUED
 
 
 async def test_the_slot_is_freed_whatever_becomes_of_the_run(world: World) -> None:
