@@ -27,7 +27,7 @@ dev: $(BIN)/hango ## Serve on this machine and print a key and a call to try
 test: $(BIN)/hango ## Run the tests (ARGS="-k name" chooses)
 	@$(BIN)/python -m pytest $(ARGS)
 
-test-peers: $(BIN)/hango .venv-peers/.ready ## Run against servers that others wrote; nothing may be skipped
+test-peers: $(BIN)/hango .venv-peers/.ready ## Run against what others wrote; nothing may be skipped
 	@HANGO_TEST_PEERS="$(CURDIR)/.venv-peers/bin" $(BIN)/python -m pytest tests/peers $(ARGS)
 
 chaos: $(BIN)/hango ## Kill workers for a minute, and see that nothing is lost (SEED=7; else three)

@@ -188,8 +188,7 @@ class Claim:
             now=self._pool.now(),
         )
         self._fence.turn_ended(boundary.turn)
-        if (stored[0] if stored else fate)["cancelled"]:
-            self.cancelled = True
+        self.cancelled = self.cancelled or bool((stored[0] if stored else fate)["cancelled"])
         may_go_on = not (self.cancelled or self.handing_over)
         return (rows.message(stored[0]) if stored else None), may_go_on
 

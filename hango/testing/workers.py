@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from types import MappingProxyType
 from typing import Never
 
@@ -15,6 +16,7 @@ import attrs
 import trio
 
 from hango.actors import WorkerSettings, Workshop, supervise
+from hango.actors.prepare import Prepare
 from hango.agent import UNHEARD, EventSink, Guardrail, Provider, Verifier
 from hango.domain import new_id
 from hango.store.connections import Connector
@@ -73,8 +75,8 @@ class Worker:
         What it does elsewhere on its way out (the ``finally`` of a tool) is done, and what is left of
         it gives up within seconds of the clock.
         """
+        await self._lose_database()  # first: what is cancelled would use a connection at once
         self.scope.cancel()
-        await self._lose_database()
 
     async def _lose_database(self) -> None:
         """End all connections of the process, and let it make no new ones."""
@@ -122,23 +124,8 @@ async def running_worker(
     registry = registry_of(*tools)
     prepare = Workshop(providers, registry, settings, guardrails, verifiers).prepare
 
-    async def live(task_status: trio.TaskStatus[None]) -> None:
-        try:
-            with worker.scope:
-                await supervise(
-                    queue=worker.queue,
-                    pool=pool,
-                    prepare=prepare,
-                    settings=settings,
-                    drain=worker.drain,
-                    events=events or UNHEARD,
-                    task_status=task_status,
-                )
-        finally:
-            worker.ended.set()
-
     async with trio.open_nursery() as nursery:
-        await nursery.start(live)
+        await nursery.start(partial(_live, worker, prepare, settings, events or UNHEARD))
         try:
             yield worker
             worker.drain.set()
@@ -147,6 +134,29 @@ async def running_worker(
             worker.scope.cancel()
             with trio.CancelScope(shield=True):
                 await _end(worker)
+
+
+async def _live(
+    worker: Worker,
+    prepare: Prepare,
+    settings: WorkerSettings,
+    events: EventSink,
+    *,
+    task_status: trio.TaskStatus[None],
+) -> None:
+    try:
+        with worker.scope:
+            await supervise(
+                queue=worker.queue,
+                pool=worker.pool,
+                prepare=prepare,
+                settings=settings,
+                drain=worker.drain,
+                events=events,
+                task_status=task_status,
+            )
+    finally:
+        worker.ended.set()
 
 
 async def _end(worker: Worker) -> None:

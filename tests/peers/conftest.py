@@ -8,6 +8,7 @@ it; without it nothing here is collected.  ``make test-peers`` sees to both.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 
@@ -31,3 +32,13 @@ def pytest_runtest_makereport(
     if report.skipped and item.path.is_relative_to(HERE):
         report.outcome, report.longrepr = "failed", f"skipped: {report.longrepr}"
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tell how two loops compare."""
+    told = [pair for report in terminalreporter.getreports("passed") for pair in report.user_properties]
+    counts = Counter(said for name, said in told if name == "two loops")
+    if counts:
+        terminalreporter.write_line(
+            f"two loops: {counts['agree']} scripts agree, {counts['differ']} differ as they should"
+        )

@@ -34,12 +34,21 @@ class Reply:
 
 @attrs.frozen
 class Received:
-    """A request as it came; header names in lower case."""
+    """A request as it came; header names in lower case.
+
+    Attributes:
+        raw: the bytes of its body.
+    """
 
     method: str
     target: str
     headers: Mapping[str, str]
     body: Mapping[str, object]
+    raw: bytes
+
+
+Replying: TypeAlias = Reply | Callable[[Received], Reply]
+"""What answers a request; a function looks at it first."""
 
 
 @attrs.define
@@ -53,7 +62,7 @@ class LlmServer:
     """
 
     port: int
-    _replies: list[Reply]
+    _replies: list[Replying]
     received: list[Received] = attrs.field(factory=list)
     closed_early: trio.Event = attrs.field(factory=trio.Event)
     _asked: dict[int, trio.Event] = attrs.field(factory=dict)
@@ -70,9 +79,11 @@ class LlmServer:
     async def handle(self, stream: trio.SocketStream) -> None:
         """Serve one connection, one request, one reply."""
         async with stream:
-            self.received.append(await _read_request(stream))
+            request = await _read_request(stream)
+            self.received.append(request)
             self.asked(len(self.received)).set()
-            reply = self._replies.pop(0)
+            replying = self._replies.pop(0)
+            reply = replying if isinstance(replying, Reply) else replying(request)
             try:
                 await _say(stream, reply)
             except trio.BrokenResourceError:
@@ -83,7 +94,7 @@ class LlmServer:
 
 
 @asynccontextmanager
-async def serve_llm(*replies: Reply) -> AsyncIterator[LlmServer]:
+async def serve_llm(*replies: Replying) -> AsyncIterator[LlmServer]:
     """Serve *replies*, one for each connection, in order, until the block is left."""
     with trio.fail_after(_PATIENCE):
         async with trio.open_nursery() as nursery:
@@ -172,7 +183,7 @@ async def _read_request(stream: trio.SocketStream) -> Received:
     length = int(headers.get("content-length", "0"))
     body = await _read_until(stream, body, lambda got: len(got) >= length)
     method, target, _ = first.split(" ")
-    return Received(method, target, headers, json.loads(body))
+    return Received(method, target, headers, json.loads(body), body)
 
 
 async def _read_until(stream: trio.SocketStream, data: bytes, enough: Callable[[bytes], bool]) -> bytes:

@@ -51,6 +51,20 @@ async def test_killed_it_writes_nothing_more(hango_world: World, lease_clock: Le
     assert await hango_world.sessions.messages(hango_world.scope(), session.id) == []
 
 
+async def test_killed_it_is_dead_before_its_runs_know(
+    hango_world: World, lease_clock: LeaseClock
+) -> None:
+    """Also with every connection open and at leisure, a run that is cut off is not given back."""
+    script = [text("warm")] * 20
+    async with hango_world.worker(FakeProvider([*script, hanging()])) as worker:
+        for _ in script:
+            await hango_world.ended(await hango_world.run(await hango_world.session()))
+        run = await hango_world.run(await hango_world.session())
+        await lease_clock.settle()
+        await worker.kill()
+    assert (await hango_world.reload(run)).state is RunState.RUNNING
+
+
 async def test_killed_while_cut_off_it_stays_dead(hango_world: World, lease_clock: LeaseClock) -> None:
     """The database that comes back does not hear from it."""
     async with hango_world.worker(FakeProvider([hanging()])) as worker:

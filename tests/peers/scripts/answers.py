@@ -1,0 +1,100 @@
+"""Scripts of runs without guardrail or gate: answers, tools, models, caps, failures."""
+
+from peers.author import Spec
+from peers.script import (
+    Call,
+    Ends,
+    Refuse,
+    Script,
+    Stricter,
+    call,
+    calls,
+    raises,
+    text,
+)
+
+ECHO = Spec(tools=("echo",))
+ALL = Spec(tools=("echo", "add", "noon", "silent", "fail"))
+HI = call("echo", text="hi")
+PEERS_CAP = "run reported incomplete"
+
+ANSWERS = (
+    Script("answer", Spec(), (text("hello"),)),
+    Script("answer in many alphabets", Spec(prompts=("¿正午 🕛?",)), (text("Grüße, 正午 🕛"),)),
+    Script("answer, tools not used", ALL, (text("hello"),)),
+    Script("empty answer", Spec(), (text(""),)),
+    Script("answer cut short", Spec(), (calls(said="hel", finish_reason="length"),)),
+    Script("two runs, each for itself", Spec(prompts=("one", "two")), (text("1"), text("2")),
+           why=Stricter.RUN_COUNTS_FOR_ITSELF, where="turns"),
+    # --- what is sent along
+    Script("soul", Spec(soul="Be brief."), (text("hello"),)),
+    Script("soul, through a tool", Spec(soul="Be brief.", tools=("echo",)), (calls(HI), text("hi"))),
+    Script("model of the agent", Spec(model="its-own"), (text("hello"),)),
+    Script("model of the call", Spec(call_model="just-now"), (text("hello"),)),
+    Script("model of the call before the agent's",
+           Spec(model="its-own", call_model="just-now", tools=("echo",)), (calls(HI), text("hi"))),
+    Script("empty model of the call", Spec(model="its-own", call_model=""), (text("hello"),)),
+    Script("model of the call, in every run", Spec(prompts=("one", "two"), call_model="just-now"),
+           (text("1"), text("2")), why=Stricter.RUN_COUNTS_FOR_ITSELF, where="turns"),
+    Script("all that the door does not support",
+           Spec(declares=("onMetric", "waitFor", "team", "tools")), (text("hello"),)),
+    Script("some that it does not support", Spec(declares=("waitFor", "tools")), (text("hello"),)),
+    # --- tools
+    Script("a tool", ECHO, (calls(HI), text("hi"))),
+    Script("a tool, said with a text", ECHO, (calls(HI, said="Let me see."), text("hi"))),
+    Script("a tool, labelled as an end", ECHO, (calls(HI, finish_reason="stop"), text("hi"))),
+    Script("several tools in a turn", ALL,
+           (calls(call("add", a=1, b=2), HI, call("noon"), call("add", a=3, b=4)), text("3 and 7"))),
+    Script("the same call twice", ECHO, (calls(HI, HI), text("hi hi"))),
+    Script("several turns", ALL, (calls(HI), calls(call("add", a=1, b=2)), calls(HI), text("done"))),
+    Script("a tool without arguments", ALL, (calls(Call("noon", "")), text("noon"))),
+    Script("a tool that says nothing", ALL, (calls(call("silent")), text("well"))),
+    Script("a tool that fails", ALL, (calls(call("fail", why="full")), text("it failed"))),
+    Script("a tool that fails beside others", ALL,
+           (calls(HI, call("fail", why="full"), call("noon")), text("it failed"))),
+    Script("an unknown tool", ECHO, (calls(call("rm", path="/")), text("there is none"))),
+    Script("an unknown tool where there are none", Spec(), (calls(call("rm")), text("none"))),
+    Script("an argument is missing", ALL, (calls(call("add", a=1)), text("hm"))),
+    Script("an argument too many", ECHO, (calls(call("echo", text="hi", loud=True)), text("hm"))),
+    Script("the plan", Spec(tools=("todowrite",)),
+           (calls(call("todowrite", todos=[])), calls(call("todowrite", todos=[
+               {"id": "1", "text": "draft", "completed": True},
+               {"id": "2", "text": "read", "completed": False}])), text("planned"))),
+    # --- caps
+    Script("a cap that is not reached", Spec(tools=("echo",), max_turns=2), (calls(HI), text("hi"))),
+    Script("a cap", Spec(tools=("echo",), max_turns=2), (calls(HI), calls(HI)),
+           Ends("incomplete", by="iteration_cap"), Ends("incomplete", by=PEERS_CAP),
+           Stricter.NAME_OF_CAP, "stopped_by"),
+    Script("a cap after a text", Spec(tools=("echo",), max_turns=2),
+           (calls(HI, said="I begin."), calls(HI)),
+           Ends("incomplete", by="iteration_cap"), Ends(),
+           Stricter.SILENT_CAP, "status loop"),
+    # --- servers that fail
+    Script("a request that is refused", Spec(), (Refuse(400),),
+           Ends("error", by="provider_error: "), raises("ProviderError")),
+    Script("refused after a tool", ECHO, (calls(HI), Refuse(400)),
+           Ends("error", by="provider_error: "), raises("ProviderError")),
+    Script("a failure that passes", ECHO, (Refuse(500), calls(HI), Refuse(503), text("hi"))),
+    Script("a failure that does not pass", Spec(), (Refuse(500),) * 4,
+           Ends("error", by="provider_error: "), raises("ProviderError")),
+    # --- what models get wrong
+    Script("malformed arguments", ALL, (calls(Call("noon", '{"zone": ')), text("hm")),
+           why=Stricter.MALFORMED_ARGUMENTS, where="asked calls"),
+    Script("arguments that are no object", ALL, (calls(Call("noon", '["zone"]')), text("hm")),
+           why=Stricter.MALFORMED_ARGUMENTS, where="asked status", peer=raises("ValueError", asked=1)),
+    Script("two calls of one id", ECHO,
+           (calls(Call("echo", '{"text": "1"}', "c"), Call("echo", '{"text": "2"}', "c")), text("hm")),
+           why=Stricter.DUPLICATE_IDS, where="asked"),
+    Script("a tool that raises by itself", Spec(tools=("bare_fail", "echo")),
+           (calls(HI, call("bare_fail", why="full")), text("it failed")),
+           why=Stricter.RAISING_TOOL, where="asked status", peer=raises("ValueError", asked=1)),
+    Script("an argument of a wrong type", ECHO, (calls(call("echo", text=5)), text("hm")),
+           why=Stricter.WRONG_ARGUMENTS, where="asked calls"),
+    Script("calls that were cut short", ECHO, (calls(HI, finish_reason="length"), text("hi")),
+           Ends(asked=1), Ends(), Stricter.CUT_SHORT,
+           "asked calls turns loop_turns text tokens"),
+    Script("65 calls", ECHO, (calls(*[HI] * 65), text("hi")),
+           Ends("error", by="provider_error: too_many_tool_calls: ", asked=1), Ends(),
+           Stricter.TOO_MANY_CALLS,
+           "status asked calls turns tokens loop loop_turns"),
+)  # fmt: skip
