@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import attrs
 import trio
@@ -52,7 +52,18 @@ async def _answer(function: Callable[[T], object], about: T) -> object:
         raise RuntimeError("too many guardrails or verifiers hang already")
     else:
         answer = await _THREADS.run(partial(function, about))
-    return await answer if inspect.isawaitable(answer) else answer
+    answer = await answer if inspect.isawaitable(answer) else answer
+    if inspect.iscoroutine(answer):
+        answer.close()  # or Python warns that nobody awaited it
+    return answer
+
+
+def text_of(value: object) -> str | None:
+    """Return the text that *value* is; None when it is none, whatever it says of itself.
+
+    An answer is foreign, too: `isinstance` believes its class, and its methods may be others.
+    """
+    return str.__str__(cast("str", value)) if issubclass(type(value), str) else None
 
 
 def _is_async(function: object) -> bool:

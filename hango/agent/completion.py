@@ -10,12 +10,12 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 from uuid import UUID
 
 import attrs
 
-from hango.agent.asking import Raised, ask
+from hango.agent.asking import Raised, ask, text_of
 from hango.codec import cut_text
 from hango.domain import (
     Block,
@@ -112,15 +112,25 @@ async def judge(verify: Verifier, result: RunResult) -> str | None:
         VerifierError: *verify* raised, or answered anything but ``(bool, str)``.
     """
     answer = await ask(verify, result)
-    if isinstance(answer, Raised):
+    if type(answer) is Raised:
         _log.warning("the verifier raised %s", located(answer.error))
         raise VerifierError(told(answer.error))
-    match answer:
-        case (True, str()) if isinstance(answer, tuple):
+    match _verdict(answer):
+        case True, _:
             return None
-        case (False, str() as reason) if isinstance(answer, tuple):
+        case False, reason:
             return cut_text(reason, MAX_REASON) if reason.strip() else UNSPECIFIED
     raise VerifierError(f"it answered a {type(answer).__name__} where (bool, str) was due")
+
+
+def _verdict(answer: object) -> Verdict | None:
+    """Return the verdict that *answer* is; None when it is none, whatever it says of itself."""
+    if not issubclass(type(answer), tuple):
+        return None
+    match tuple.__getitem__(cast("tuple[object, ...]", answer), slice(None)):
+        case (True | False as passed, said) if (reason := text_of(said)) is not None:
+            return passed, reason
+    return None
 
 
 # --- what is told to the model, and read off the transcript ------------------------------------
@@ -207,7 +217,7 @@ def all_todos_done(result: RunResult) -> Verdict:
     for call in result.tool_calls:
         todos = call.args.get("todos")
         if call.name == "todowrite" and not call.is_error and isinstance(todos, list):
-            plan = todos if todos or not _open(plan) else plan
+            plan = todos or plan
     left = _open(plan)
     return not left, f"{len(left)} item(s) still open: {'; '.join(left)}" if left else ""
 

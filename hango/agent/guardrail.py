@@ -8,13 +8,14 @@ Used by whoever runs the calls of a turn.
 from __future__ import annotations
 
 import copy
+import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 import attrs
 
-from hango.agent.asking import Raised, ask
+from hango.agent.asking import Raised, ask, text_of
 from hango.codec import cut_text
 from hango.domain import JsonObject, ToolUseBlock
 from hango.telemetry.raised import located, told
@@ -66,15 +67,20 @@ async def denial(guardrails: Sequence[Guardrail], call: ToolUseBlock, turn: int)
 
 def _read(guardrail: Guardrail, answer: object) -> str | None:
     """Return the reason in *answer*; None only for what clearly permits."""
-    name = getattr(guardrail, "__qualname__", type(guardrail).__qualname__)
     if answer is None:
         return None
-    if isinstance(answer, str):
-        reason = str.__str__(answer)  # what it says, whatever it says it equals
+    reason = text_of(answer)
+    if reason is not None:
         return None if reason in ("", ALLOW) else reason
-    if isinstance(answer, Raised):
-        _log.warning("guardrail %s raised %s", name, located(answer.error))
+    if type(answer) is Raised:
+        _log.warning("guardrail %s raised %s", _name_of(guardrail), located(answer.error))
         return f"a guardrail failed: {told(answer.error)}"
     kind = type(answer).__name__
-    _log.warning("guardrail %s answered a %s", name, kind)
+    _log.warning("guardrail %s answered a %s", _name_of(guardrail), kind)
     return f"a guardrail answered a {kind} where a text was due"
+
+
+def _name_of(guardrail: Guardrail) -> str:
+    """Return what the log calls it; an object is not asked, it may answer anything."""
+    kind = type(guardrail).__qualname__
+    return getattr(guardrail, "__qualname__", kind) if inspect.isroutine(guardrail) else kind

@@ -48,6 +48,11 @@ class ToolSource(Protocol):
         ...
 
 
+def _kept(guardrails: Sequence[Guardrail]) -> tuple[Guardrail, ...]:
+    """Return them as they are now: an iterator is used up by one look, and would deny nothing then."""
+    return tuple(guardrails)
+
+
 @attrs.frozen(eq=False)
 class Agent:
     """What somebody wants done, and how far it may go.
@@ -70,12 +75,12 @@ class Agent:
     team: Sequence[Agent] = attrs.field(default=(), kw_only=True)
     wait_for: object | None = attrs.field(default=None, kw_only=True)
     on_metric: object | None = attrs.field(default=None, kw_only=True)
-    guardrails: Sequence[Guardrail] = attrs.field(default=(), kw_only=True)
+    guardrails: Sequence[Guardrail] = attrs.field(default=(), kw_only=True, converter=_kept)
     completion: Completion | None = attrs.field(default=None, kw_only=True)
     limits: Limits = attrs.field(factory=Limits, kw_only=True)
 
     def check(self) -> None:
-        """Refuse an agent whose guardrails or gate cannot be used.
+        """Refuse an agent whose guardrails, gate or limits cannot be used.
 
         Raises:
             InvalidInput: names which.
@@ -85,19 +90,25 @@ class Agent:
                 raise InvalidInput("must be a function of the event", field=f"guardrails.{place}")
         if self.completion is not None:
             self.completion.check()
+        for name, value in attrs.asdict(self.limits).items():
+            numbers = (int,) if name.startswith("max_") else (int, float)
+            if value is not None and not (type(value) in numbers and 0 < value < math.inf):
+                raise InvalidInput(f"must be a number above 0, not {value!r}", field=f"limits.{name}")
 
     def loop(self, provider: Provider, toolkit: ToolSource) -> Loop:
         """Open the direct door: the agent, driven over a provider and tools of the caller's own."""
         return Loop(self, provider, toolkit)
 
 
-# by field, in their order everywhere
-_UNSUPPORTED = {"tools": "tools", "team": "team", "wait_for": "waitFor", "on_metric": "onMetric"}
-
-
 def loop_unsupported(spec: Agent) -> list[str]:
     """Name what *spec* declares and the direct door cannot honour, always in the same order."""
-    return [word for field, word in _UNSUPPORTED.items() if getattr(spec, field)]
+    declared = {
+        "tools": bool(spec.tools),
+        "team": bool(spec.team),
+        "waitFor": spec.wait_for is not None,
+        "onMetric": spec.on_metric is not None,
+    }
+    return [word for word, is_declared in declared.items() if is_declared]
 
 
 @attrs.frozen
@@ -167,7 +178,7 @@ class Loop:
         taken effect; nothing else remains.
 
         Raises:
-            InvalidInput: a guardrail or the gate cannot be used; nothing was asked.
+            InvalidInput: a guardrail, the gate or a limit cannot be used; nothing was asked.
             LoopBusy: it is running already.
         """
         if self._state == "running":

@@ -32,7 +32,7 @@ class Toolkit:
         http_fetch_allowed_hosts: where ``http_fetch`` may go; empty is nowhere.
 
     Raises:
-        RegistrationError: a tool is none, a name is taken, or a builtin is wanted that does not exist.
+        RegistrationError: a tool is none, a name is taken, or *builtins* is no choice that can be made.
         InvalidInput: an entry of *http_fetch_allowed_hosts* cannot be read.
     """
 
@@ -53,6 +53,8 @@ class Toolkit:
         known = {
             t.name: t for t in builtin_tools(http_fetch_allowed_hosts=self.http_fetch_allowed_hosts)
         }
+        if self.builtins is not True and not isinstance(self.builtins, Mapping):
+            raise RegistrationError("builtins must be true, false, or a mapping of names to either")
         chosen = {} if self.builtins is True else dict(self.builtins)
         for name, wanted in chosen.items():
             if type(wanted) is not bool:

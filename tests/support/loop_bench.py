@@ -8,7 +8,7 @@ from uuid import UUID
 
 import attrs
 
-from hango.agent import AgentLoop, LoopLimits, RunOptions, Toolbox
+from hango.agent import AgentLoop, Completion, Guardrail, LoopLimits, RunOptions, Toolbox
 from hango.domain import (
     Block,
     ErrorCode,
@@ -110,6 +110,8 @@ class Bench:
     transcript: MemoryTranscript = attrs.field(factory=MemoryTranscript)
     ledger: MemoryLedger = attrs.field(factory=MemoryLedger)
     sink: Recorder = attrs.field(factory=Recorder)
+    guardrails: Sequence[Guardrail] = attrs.field(default=(), kw_only=True)
+    completion: Completion | None = attrs.field(default=None, kw_only=True)
     provider: FakeProvider = attrs.field(init=False)
     tools: Tools = attrs.field(init=False)
     toolbox: Toolbox | None = attrs.field(default=None, init=False)
@@ -136,6 +138,8 @@ class Bench:
             limits=self.limits,
             scope=None,
             usage=self.transcript.usage,
+            guardrails=self.guardrails,
+            completion=self.completion,
         )
 
     async def run(self, loop: AgentLoop | None = None, *, blocks: Sequence[Block] = HI) -> Outcome:

@@ -1,0 +1,148 @@
+"""Asking the author's functions while the run is cancelled, threads are stuck, or Ctrl-C is pressed."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import NoReturn, TypeAlias
+
+import pytest
+import trio
+
+from hango.agent import asking
+from hango.agent.asking import Raised, ask
+from hango.threads import Threads
+
+from support.tools import cancel_when_blocked
+
+Question: TypeAlias = Callable[[str], object]
+PATIENCE = 60.0  # seconds of a wait that is not meant to be one
+
+
+async def _hang(_: str) -> None:
+    await trio.sleep_forever()
+
+
+async def _allow(_: str) -> str:
+    return "allow"
+
+
+class Allowing:
+    """An object whose call is async."""
+
+    async def __call__(self, _: str) -> str:
+        """Permit."""
+        return "allow"
+
+
+async def _swallow(_: str) -> str:
+    with contextlib.suppress(trio.Cancelled):
+        await trio.sleep_forever()
+    return "allow"
+
+
+async def _replace(_: str) -> str:
+    try:
+        await trio.sleep_forever()
+    except trio.Cancelled:
+        raise ValueError("instead") from None
+
+
+async def _wrap(_: str) -> None:
+    async def fail_at_cancel() -> NoReturn:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise SystemExit("on the way out")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(fail_at_cancel)
+
+
+@pytest.mark.parametrize("function", [_hang, _swallow, _replace, _wrap])
+async def test_a_cancel_is_never_an_answer(function: Question) -> None:
+    """C07: whoever cancels the run gets `Cancelled`, whatever the function makes of it."""
+    came_back: list[object] = []
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cancel_when_blocked, scope)
+            came_back.append(await ask(function, ""))
+    assert scope.cancelled_caught
+    assert came_back == []
+
+
+async def test_what_a_function_cancels_itself_stays_inside() -> None:
+    """C07: a cancellation of its own that leaks out is its error, not the end of the run."""
+
+    async def leak(_: str) -> NoReturn:
+        caught: list[trio.Cancelled] = []
+        with trio.move_on_after(0):
+            try:
+                await trio.sleep_forever()
+            except trio.Cancelled as cancelled:
+                caught.append(cancelled)
+        raise caught[0]
+
+    answer = await ask(leak, "")
+    assert isinstance(answer, Raised)
+    assert isinstance(answer.error, trio.Cancelled)
+
+
+async def test_a_cancel_does_not_wait_for_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The function goes on, its answer is dropped, and its thread is counted until it ends."""
+    threads, released = Threads(), threading.Event()
+    begun, ended = trio.Event(), trio.Event()
+    token = trio.lowlevel.current_trio_token()
+    monkeypatch.setattr(asking, "_THREADS", threads)
+
+    def hang(_: str) -> str:
+        token.run_sync_soon(begun.set)
+        released.wait(PATIENCE)
+        token.run_sync_soon(ended.set)
+        return "allow"
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask, hang, "")
+        await begun.wait()
+        nursery.cancel_scope.cancel()
+    assert threads.stuck == 1
+    released.set()
+    await ended.wait()
+
+
+async def test_too_many_that_hang_keep_others_from_hanging(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C08: a sync function is not started then; an async one is."""
+    monkeypatch.setattr(asking, "_THREADS", Threads(max_stuck=0))
+    asked: list[str] = []
+    answer = await ask(asked.append, "hi")
+    assert isinstance(answer, Raised)
+    assert "hang" in str(answer.error)
+    assert asked == []
+    assert await ask(_allow, "hi") == await ask(Allowing(), "hi") == "allow"
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Heed Ctrl-C, also where these tests were started in the background, which ignores it."""
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, former)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_ctrl_c_is_not_a_failed_function() -> None:
+    """A real interrupt ends the program, also while a function computes."""
+
+    async def busy(_: str) -> str:
+        signal.raise_signal(signal.SIGINT)
+        return "allow"
+
+    async def main() -> object:
+        answer = await ask(busy, "")
+        await trio.lowlevel.checkpoint()
+        return answer
+
+    with pytest.raises(KeyboardInterrupt):
+        trio.run(main)
