@@ -29,6 +29,7 @@ from hango.agent.resume import kept_answer, stored_places
 from hango.agent.think import goes_on, run_error, stop_reason, think, unusable
 from hango.codec import blocks_from_json, blocks_to_json, clean_json
 from hango.domain import (
+    AttemptRejected,
     Block,
     ErrorCode,
     Interrupted,
@@ -185,7 +186,7 @@ class AgentLoop:
         if goes_on(answer):
             return await self._act(answer, emit)
         if self.completion is not None:
-            return await self._judge(answer, self.completion)
+            return await self._judge(answer, self.completion, emit)
         final = () if self._stream is None else (*self._pending(), self._message(answer))
         return endings.done(self._ended_by(answer), final)
 
@@ -204,15 +205,16 @@ class AgentLoop:
         )
         return await self._end_turn(await act.results(answer.calls))
 
-    async def _judge(self, answer: Answer, gate: Completion) -> Outcome | Interrupted | None:
+    async def _judge(
+        self, answer: Answer, gate: Completion, emit: EventSink
+    ) -> Outcome | Interrupted | None:
         """Store the answer, have the gate judge the run, and store what it rejects.
 
         Once stored, the answer is judged, by whoever takes the run over, and not bought again.
         """
         await self._keep(answer)
-        standing = self._ended_by(answer)
-        messages, turns = self.transcript.messages, standing.turns
-        result = result_of(messages, self.run_id, usage=standing.usage, turns=turns)
+        standing, messages = self._ended_by(answer), self.transcript.messages
+        result = result_of(messages, self.run_id, usage=standing.usage, turns=standing.turns)
         try:
             reason = await judge(gate.verify, result)
         except VerifierError as error:
@@ -222,6 +224,7 @@ class AgentLoop:
         standing = attrs.evolve(standing, rejections=standing.rejections.and_now(reason))
         if standing.rejections.count >= gate.max_attempts:
             return endings.exhausted(standing)
+        emit.emit(AttemptRejected(self.run_id, standing.turns, reason))
         return await self._end_turn(feedback(reason, answer.content), rejected=True)
 
     async def _keep(self, answer: Answer) -> None:

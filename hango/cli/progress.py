@@ -20,6 +20,7 @@ from rich.text import Text
 
 from hango.codec import cut_text
 from hango.domain import (
+    AttemptRejected,
     Retrying,
     RunEvent,
     Streamed,
@@ -89,6 +90,8 @@ class _Lines:
                 name = self._tools.pop(result.tool_use_id, "tool")
                 failed = " failed" if result.is_error else ""
                 self._line(f"  {name}{failed}: {result.for_user or result.content}")
+            case AttemptRejected(reason=reason):
+                self._line(f"  not done: {reason}")
             case _:
                 pass
 

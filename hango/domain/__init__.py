@@ -17,6 +17,7 @@ from hango.domain.accounts import (
     UserStatus,
 )
 from hango.domain.events import (
+    AttemptRejected,
     BlockStart,
     BlockStop,
     InputDelta,
@@ -77,6 +78,7 @@ __all__ = [
     "TRANSITIONS",
     "AgentDefinition",
     "ApiKey",
+    "AttemptRejected",
     "AuditEvent",
     "Block",
     "BlockStart",

@@ -171,4 +171,13 @@ class ToolFinished:
     result: ToolResultBlock
 
 
-RunEvent: TypeAlias = TurnStarted | Streamed | Retrying | ToolStarted | ToolFinished
+@attrs.frozen
+class AttemptRejected:
+    """A completion gate found that the run is not done yet; another attempt follows."""
+
+    run_id: UUID
+    turn: int
+    reason: str
+
+
+RunEvent: TypeAlias = TurnStarted | Streamed | Retrying | ToolStarted | ToolFinished | AttemptRejected

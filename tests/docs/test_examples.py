@@ -13,8 +13,8 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "docs/examples"
 
 
-def run(name: str, **settings: str) -> str:
-    """Run an example; return what it prints."""
+def run(name: str, **settings: str) -> tuple[str, str]:
+    """Run an example; return what it prints, on standard output and on standard error."""
     done = subprocess.run(
         [sys.executable, "-W", "error::DeprecationWarning:__main__", str(EXAMPLES / name)],
         env=os.environ | settings,
@@ -24,7 +24,7 @@ def run(name: str, **settings: str) -> str:
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stdout, done.stderr
 
 
 @pytest.mark.parametrize(
@@ -37,15 +37,17 @@ def run(name: str, **settings: str) -> str:
 )
 def test_an_example_prints_what_it_shows(name: str, printed: str) -> None:
     """Each is a program of its own."""
-    assert run(name) == printed
+    assert run(name) == (printed, "")
 
 
 def test_the_durable_example_passes_its_guardrail_and_its_gate(database: str) -> None:
     """Its run is stored with two attempts, the second of which names its source."""
-    printed = run("durable.py", HANGO_DATABASE_URL=database)
+    printed, progress = run("durable.py", HANGO_DATABASE_URL=database)
     ended = json.loads(printed.splitlines()[-1])
     assert (ended["state"], ended["attempts"], ended["iterations"]) == ("succeeded", 2, 3)
     assert "Source:" in ended["text"]
+    assert "denied: only an editor publishes" in progress
+    assert "not done: it names no source" in progress
 
 
 def test_every_example_is_tested() -> None:

@@ -8,6 +8,7 @@ from hango import ToolCall
 from hango.agent import LoopLimits
 from hango.agent.completion import CUT_SHORT
 from hango.domain import (
+    AttemptRejected,
     ErrorCode,
     Outcome,
     OutcomeStatus,
@@ -70,6 +71,7 @@ async def test_a_rejected_run_is_told_why_and_tries_again() -> None:
     assert bench.provider.requests[1].messages[-1].content == (NOT_YET,)
     assert bench.transcript.messages[2].content == (NOT_YET,)
     assert [result.text for result in judge.asked] == ["done", "really done"]
+    assert bench.sink.of(AttemptRejected) == [AttemptRejected(bench.run_id, 1, "no tests")]
 
 
 @pytest.mark.rule(24)
