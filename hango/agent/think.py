@@ -49,6 +49,9 @@ async def think(
     Raises:
         ProviderError: the last try failed, or one that cannot or must not be repeated.
     """
+    # A provider is asked before its first checkpoint, even where all is cancelled.  A whole one, not
+    # `checkpoint_if_cancelled`: a deadline that has passed is noticed between two steps.
+    await trio.lowlevel.checkpoint()
     for failures in itertools.count(1):
         accumulator = begin()
         try:

@@ -113,7 +113,8 @@ select mine.run_id, mine.claim_epoch,
 -- name: reclaim_lapsed_runs
 -- Take back a page of runs whose lease has lapsed.  A cancelled one ends so; one that has not
 -- finished a turn in $max_reclaims leases (0: no limit) ends as crash_loop; the others queue again,
--- from the second time on after a pause that doubles up to five minutes, with jitter.
+-- from the second time on after a pause that triples up to five minutes.  Most of it is left to chance:
+-- of runs lost with one process one may be the reason, and the others must not come back with it.
 with lapsed as materialized (
     select id, cancel_requested_at, reclaims
       from runs
@@ -137,8 +138,8 @@ with lapsed as materialized (
            iterations = resume_turn,
            not_before = case when fates.state = 'queued' and reclaims > 0
                              then coalesce($now::timestamptz, now())
-                                  + least(interval '1 second' * 2 ^ (least(reclaims, 20) - 1),
-                                          interval '5 minutes') * (0.75 + random() / 4) end,
+                                  + least(interval '1 second' * 3 ^ (least(reclaims, 20) - 1),
+                                          interval '5 minutes') * (0.25 + random() * 0.75) end,
            finished_at = case when fates.state <> 'queued' then coalesce($now::timestamptz, now()) end,
            error_code = case when fates.state = 'failed' then 'crash_loop' end,
            error = case when fates.state = 'failed'

@@ -26,7 +26,7 @@ FAULTS = {
     "G": "01 02 04 06",
     "H": "02 03 04 05",
 }
-WAITS = {"telemetry", "event streaming", "crash proof"}
+WAITS = {"telemetry", "event streaming"}
 
 
 @attrs.frozen

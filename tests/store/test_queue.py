@@ -253,7 +253,7 @@ async def test_the_sweep_pages_through_all(world: World) -> None:
 
 @pytest.mark.rule(5)
 async def test_reclaims_back_off_from_the_second_on(world: World) -> None:
-    """The first has no pause, later ones double it up to five minutes, shortened by up to a quarter."""
+    """The first has no pause, later ones triple it up to five minutes, less up to three quarters."""
     session, queue = await world.session(), world.queue(max_reclaims=0)
     run = await world.run(session)
     pauses = []
@@ -269,10 +269,26 @@ async def test_reclaims_back_off_from_the_second_on(world: World) -> None:
         )
         pauses.append(left[0]["pause"])
     assert pauses[0] is None
-    for doubled, pause in zip(
-        [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300], pauses[1:], strict=True
-    ):
-        assert 0.75 * doubled - 0.5 <= pause <= doubled
+    longest = [1, 3, 9, 27, 81, 243, *[300] * 6]
+    for most, pause in zip(longest, pauses[1:], strict=True):
+        assert 0.25 * most - 0.5 <= pause <= most
+
+
+@pytest.mark.rule(5)
+async def test_runs_lost_together_do_not_come_back_together(world: World) -> None:
+    """D08: one of them may be what killed their process; the others must not meet it each time."""
+    queue = world.queue()
+    for _ in range(40):
+        session = await world.session()
+        await world.run(session)
+        await claim(queue, session)
+    await sql(world.pool, "update runs set reclaims = 5, lease_expires_at = now() - interval '1 s'")
+    assert await queue.sweep() == 40
+    found = await sql(
+        world.pool,
+        "select extract(epoch from max(not_before) - min(not_before))::float8 as apart from runs",
+    )
+    assert found[0]["apart"] > 0.5 * 81  # of at most 81 seconds
 
 
 @pytest.mark.rule(5)

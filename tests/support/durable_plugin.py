@@ -18,6 +18,8 @@ from hango import Effects, Plugins, Result, ToolContext, tool
 from hango.domain import Block, PromptMessage, ProviderRequest, TextBlock
 from hango.testing import Answer, FakeProvider, answer, call, text
 
+from support.stopping import Stopping
+
 CLAIM = "claim"
 
 
@@ -73,16 +75,20 @@ async def die(context: ToolContext) -> str:
     """Leave a mark, and kill the process a moment later; whatever is made of it, it does so again."""
     write(f"die {context.run_id} {context.turn}")
     print(f"dying {context.run_id}", flush=True)  # noqa: T201 - the test waits for the line
-    await trio.sleep(0.3)  # so that others get on with a turn meanwhile
+    await trio.sleep(0.5)  # so that others get on with a turn meanwhile
     signal.raise_signal(signal.SIGKILL)
     raise AssertionError("it lives")
 
 
 async def _held(context: ToolContext) -> str:
-    print(f"holding {context.run_id}", flush=True)  # noqa: T201 - the test waits for the line
+    await _hold(str(context.run_id))
+    return "let go"
+
+
+async def _hold(name: str) -> None:
+    print(f"holding {name}", flush=True)  # noqa: T201 - the test waits for the line
     while not journal().with_suffix(".go").exists():  # noqa: ASYNC110 - made by another process
         await trio.sleep(0.01)
-    return "let go"
 
 
 def asked(request: ProviderRequest) -> tuple[list[str], int]:
@@ -97,7 +103,7 @@ def said(words: list[str], turn: int) -> Answer | Block:
     if turn < len(words) and words[turn] == CLAIM:
         return text("that should do")
     if turn < len(words):
-        return answer(*map(call, words[turn].split("+")))
+        return answer(*map(call, words[turn].removeprefix("…").split("+")))
     return text(f"done with {words[0]}")
 
 
@@ -107,6 +113,12 @@ def _answer(request: ProviderRequest) -> Answer | Block:
     return said(words, turn)
 
 
+async def _in_the_middle(request: ProviderRequest) -> None:
+    words, turn = asked(request)
+    if turn < len(words) and words[turn].startswith("…"):
+        await _hold(f"the answer of {words[0]}")
+
+
 def _prompt(message: PromptMessage) -> str:
     if message.role != "user":
         return ""
@@ -114,8 +126,16 @@ def _prompt(message: PromptMessage) -> str:
     return "" if said.startswith("Your work did not verify") else said
 
 
+def model() -> Stopping:
+    """Make the model."""
+    return Stopping(FakeProvider(_answer, name="scripted"), _in_the_middle)
+
+
+TOOLS = (note, hold, pay, send, post, die)
+
+
 def register(plugins: Plugins) -> None:
     """Register the model and its tools."""
-    for each in (note, hold, pay, send, post, die):
+    for each in TOOLS:
         plugins.tool(each)
-    plugins.provider("scripted", lambda: FakeProvider(_answer, name="scripted"))
+    plugins.provider("scripted", model)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from hango.store.pool import Pool
 
 from support.api import Api, serving
+from support.fleet import Fleet
+from support.world import make_world
 
 
 @pytest.fixture
@@ -16,3 +19,9 @@ async def api(pool: Pool) -> AsyncIterator[Api]:
     """Serve a database with two tenants."""
     async with serving(pool) as served:
         yield served
+
+
+@pytest.fixture
+async def fleet(database: str, pool: Pool, tmp_path: Path) -> Fleet:
+    """Have a database whose agent is the scripted one, for workers to be started on."""
+    return Fleet(await make_world(pool, provider="scripted"), database, tmp_path / "journal")

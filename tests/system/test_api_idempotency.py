@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import httpx
 import pytest
 import trio
@@ -9,7 +10,7 @@ import trio
 from hango.domain import Role, Session, new_id
 from hango.store.pool import open_pool
 
-from support.api import Api, is_problem
+from support.api import Api, is_problem, running
 from support.locks import row_held, until_waiting
 from support.world import World
 
@@ -54,8 +55,8 @@ async def test_without_a_key_each_request_is_a_run(api: Api) -> None:
     assert not any(REPLAYED in response.headers for response in answers)
 
 
-async def test_twenty_at_once_make_one_run(api: Api, database: str) -> None:
-    """Twenty requests with one key, all waiting for the session, make one run; all learn it (D15)."""
+async def test_fifty_at_once_make_one_run(api: Api, database: str) -> None:
+    """Fifty requests with one key, at two servers, make one run, and all learn of it (D15)."""
     session = await api.session()
     answers: list[httpx.Response] = []
 
@@ -63,15 +64,19 @@ async def test_twenty_at_once_make_one_run(api: Api, database: str) -> None:
         answers.append(await ask(client, session, "k"))
 
     async with (
+        open_pool(database) as theirs,
+        running(theirs) as other,
         api.as_role(Role.MEMBER) as client,
+        attrs.evolve(api, server=other).as_role(Role.MEMBER) as elsewhere,
         trio.open_nursery() as nursery,
         open_pool(database, size=1) as onlooker,
         row_held(api.pool, "sessions", session.id),
     ):
-        for _ in range(20):
-            nursery.start_soon(post, client)
-        await until_waiting(onlooker, api.pool.size)
-    assert {response.status_code for response in answers} == {202}
+        for number in range(50):
+            nursery.start_soon(post, elsewhere if number % 2 else client)
+        await until_waiting(onlooker, api.pool.size + theirs.size)
+    assert [response.status_code for response in answers] == [202] * 50
+    assert len({response.json()["id"] for response in answers}) == 1
     assert len({response.headers["location"] for response in answers}) == 1
     assert sum(REPLAYED not in response.headers for response in answers) == 1
     assert await api.count("runs") == await api.count("audit_events", "action = 'run.create'") == 1

@@ -3,86 +3,18 @@
 from __future__ import annotations
 
 import signal
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from itertools import pairwise
-from pathlib import Path
 
-import attrs
 import pytest
-import trio
 
 from hango.domain import Run, RunState, ToolResultBlock
-from hango.store.pool import Pool
 
-from support.processes import Running, started
-from support.world import World, make_world, sql
+from support.fleet import Fleet
+from support.world import World, sql
 
 pytestmark = pytest.mark.rule(8)
 
-_LONGEST = 60.0  # seconds
 _NEVER = "1h"  # an interval that cannot be what made something happen
-
-
-@attrs.frozen
-class Fleet:
-    """Workers of one database, and the journal of what happened in them."""
-
-    world: World
-    database: str
-    journal: Path
-
-    def worker(self, **settings: str) -> AbstractAsyncContextManager[Running]:
-        """Start a process that executes runs."""
-        usual: Mapping[str, str] = {
-            "HANGO_DATABASE_URL": self.database,
-            "HANGO_PLUGINS": "support.durable_plugin",
-            "HANGO_ROLE": "worker",
-            "HANGO_RUN_LEASE_TTL": "2s",
-            "HANGO_RUN_RECLAIM_INTERVAL": "500ms",
-            "DURABLE_JOURNAL": str(self.journal),
-            "PYTHONPATH": str(Path(__file__).parents[1]),
-        }
-        return started("serve", **{**usual, **settings})
-
-    def happened(self) -> Counter[str]:
-        """How often each thing happened."""
-        return Counter(self.journal.read_text().splitlines() if self.journal.exists() else ())
-
-    def let_go(self) -> None:
-        """Let `hold` return from now on."""
-        self.journal.with_suffix(".go").touch()
-
-    async def until(self, runs: Sequence[Run], *states: RunState) -> list[Run]:
-        """Wait, by the doorbell, until every one of *runs* is in one of *states*."""
-        with trio.fail_after(_LONGEST):
-            async with self.world.pool.listen() as rings:
-                while True:
-                    now = {run.id: run for run in await self._all()}
-                    if all(now[run.id].state in states for run in runs):
-                        return [now[run.id] for run in runs]
-                    await anext(rings)
-
-    async def until_recorded(self) -> None:
-        """Wait until the ledger holds the result of a call."""
-        with trio.fail_after(_LONGEST):
-            while not await sql(self.world.pool, "select from tool_effects where state = 'finished'"):
-                await trio.lowlevel.checkpoint()
-
-    async def _all(self) -> list[Run]:
-        found: list[Run] = []
-        before = None
-        while page := await self.world.runs.list(self.world.scope(), before=before, limit=200):
-            found += page
-            before = page[-1].id
-        return found
-
-
-@pytest.fixture
-async def fleet(database: str, pool: Pool, tmp_path: Path) -> Fleet:
-    """Have a database whose agent is the scripted one."""
-    return Fleet(await make_world(pool, provider="scripted"), database, tmp_path / "journal")
 
 
 async def stored(world: World, run: Run) -> list[tuple[int, int | None, str]]:
