@@ -8,7 +8,8 @@ Used by tools, guardrails and completion gates; it knows nothing of any of them.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
+from weakref import WeakKeyDictionary
 
 import attrs
 import trio
@@ -24,7 +25,7 @@ class Threads:
     """The threads of one kind of functions, such as the tools of a registry.
 
     Attributes:
-        max_threads: functions running at once; further ones wait, and their time runs.
+        max_threads: functions running at once in one run of trio; others wait, and their time runs.
         max_stuck: threads left behind beyond which `exhausted` holds.
         stuck: threads left behind that have not ended yet.
     """
@@ -32,12 +33,10 @@ class Threads:
     max_threads: int = MAX_THREADS
     max_stuck: int = MAX_STUCK
     stuck: int = attrs.field(default=0, init=False)
-    _limiter: trio.CapacityLimiter = attrs.field(init=False)
+    _limiters: MutableMapping[trio.lowlevel.TrioToken, trio.CapacityLimiter] = attrs.field(
+        factory=WeakKeyDictionary, init=False
+    )
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
-
-    @_limiter.default
-    def _make_limiter(self) -> trio.CapacityLimiter:
-        return trio.CapacityLimiter(self.max_threads)
 
     @property
     def exhausted(self) -> bool:
@@ -53,11 +52,20 @@ class Threads:
         job = _Job(function)
         try:
             await trio.to_thread.run_sync(
-                self._work, job, abandon_on_cancel=True, limiter=self._limiter
+                self._work, job, abandon_on_cancel=True, limiter=self._limiter()
             )
         finally:
             self._leave(job)
         return job.value
+
+    def _limiter(self) -> trio.CapacityLimiter:
+        """Return the places there are in this run of trio.
+
+        Each run has its own: a thread that outlives its run gives its place back to nobody.
+        """
+        with self._lock:
+            places = trio.CapacityLimiter(self.max_threads)
+            return self._limiters.setdefault(trio.lowlevel.current_trio_token(), places)
 
     def _work(self, job: _Job) -> None:
         """Do *job*; in its thread."""

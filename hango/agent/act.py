@@ -20,6 +20,7 @@ from hango.domain import (
     Result,
     Scope,
     ToolContext,
+    ToolDenied,
     ToolFinished,
     ToolResultBlock,
     ToolStarted,
@@ -87,6 +88,7 @@ class Act:
         context = ToolContext(self.run_id, self.turn, ordinal, call.id, self.scope)
         reason = await self._denial(call)
         if reason is not None:
+            self.emit.emit(ToolDenied(self.run_id, self.turn, call))
             result = await self.tools.deny(call, reason, context, self.ledger)
         else:
             self.emit.emit(ToolStarted(self.run_id, self.turn, call))

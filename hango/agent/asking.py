@@ -18,9 +18,6 @@ from hango.threads import Threads
 
 T = TypeVar("T")
 
-# Apart from those of tools, so that tools which hang keep nobody from being judged.
-_THREADS = Threads()
-
 
 @attrs.frozen
 class Raised:
@@ -31,27 +28,27 @@ class Raised:
 
 # Like a tool, a function that raises KeyboardInterrupt is one that failed; Ctrl-C is not.
 @trio.lowlevel.enable_ki_protection
-async def ask(function: Callable[[T], object], about: T) -> object:
+async def ask(function: Callable[[T], object], about: T, threads: Threads) -> object:
     """Return what *function* answers, awaited where need be, or `Raised`.
 
-    A sync function runs in a thread.  Cancelled midway, nothing comes back, whatever the function
-    makes of it; a sync one goes on in its thread, and its answer is dropped.
+    A sync function runs in one of *threads*.  Cancelled midway, nothing comes back, whatever the
+    function makes of it; a sync one goes on in its thread, and its answer is dropped.
     """
     try:
-        answer: object = await _answer(function, about)
+        answer: object = await _answer(function, about, threads)
     except BaseException as error:  # noqa: BLE001  # the border to foreign code; a cancel is raised anew
         answer = Raised(error)
     await trio.lowlevel.checkpoint_if_cancelled()
     return answer
 
 
-async def _answer(function: Callable[[T], object], about: T) -> object:
+async def _answer(function: Callable[[T], object], about: T, threads: Threads) -> object:
     if _is_async(function):
         answer = function(about)
-    elif _THREADS.exhausted:
-        raise RuntimeError("too many guardrails or verifiers hang already")
+    elif threads.exhausted:
+        raise RuntimeError("too many of its kind hang already")
     else:
-        answer = await _THREADS.run(partial(function, about))
+        answer = await threads.run(partial(function, about))
     answer = await answer if inspect.isawaitable(answer) else answer
     if inspect.iscoroutine(answer):
         answer.close()  # or Python warns that nobody awaited it

@@ -28,12 +28,14 @@ from hango.domain import (
 )
 from hango.errors import InvalidInput, VerifierError
 from hango.telemetry.raised import located, told
+from hango.threads import Threads
 
 MAX_REASON = 1000  # bytes of what a verifier found
 UNSPECIFIED = "unspecified"
 CUT_SHORT = "not run: the answer that asked for it was cut short"
 _BEFORE, _AFTER = "Your work did not verify: ", ". Fix it and finish."
 
+_THREADS = Threads()  # of verifiers; see those of guardrails
 _log = logging.getLogger(__name__)
 
 
@@ -111,7 +113,7 @@ async def judge(verify: Verifier, result: RunResult) -> str | None:
     Raises:
         VerifierError: *verify* raised, or answered anything but ``(bool, str)``.
     """
-    answer = await ask(verify, result)
+    answer = await ask(verify, result, _THREADS)
     if type(answer) is Raised:
         _log.warning("the verifier raised %s", located(answer.error))
         raise VerifierError(told(answer.error))
@@ -156,7 +158,7 @@ class Rejections:
     count: int = 0
     reason: str = ""
 
-    def and_now(self, reason: str) -> Rejections:
+    def plus(self, reason: str) -> Rejections:
         """Count one more."""
         return Rejections(self.count + 1, reason)
 

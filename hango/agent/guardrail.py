@@ -19,10 +19,13 @@ from hango.agent.asking import Raised, ask, text_of
 from hango.codec import cut_text
 from hango.domain import JsonObject, ToolUseBlock
 from hango.telemetry.raised import located, told
+from hango.threads import Threads
 
 ALLOW = "allow"
 MAX_REASON = 1000  # bytes a model is told of why a call was denied
 
+# Their own: neither tools that hang nor verifiers, which are often slow, keep a call from being judged.
+_THREADS = Threads()
 _log = logging.getLogger(__name__)
 
 
@@ -59,7 +62,7 @@ async def denial(guardrails: Sequence[Guardrail], call: ToolUseBlock, turn: int)
     """
     for guardrail in guardrails:
         event = BeforeToolEvent(call.name, copy.deepcopy(call.input), call.id, turn)
-        reason = _read(guardrail, await ask(guardrail, event))
+        reason = _read(guardrail, await ask(guardrail, event, _THREADS))
         if reason is not None:
             return cut_text(reason, MAX_REASON)
     return None

@@ -51,7 +51,7 @@ class LoopLimits:
     """Bounds of one run.
 
     Attributes:
-        max_iterations: turns with tools a run may have; then it stops as `iteration_cap`.
+        max_iterations: turns a run may have, rejected ones too, until it stops as `iteration_cap`.
         max_tokens: tokens of one answer; None leaves it to the provider.
         max_tool_calls: calls one answer may ask for; more fail the run.
         tools_at_once: calls of one turn that run at the same time.
@@ -221,7 +221,7 @@ class AgentLoop:
             return endings.failed(standing, RunError(ErrorCode.VERIFIER_ERROR, str(error)))
         if reason is None:
             return endings.done(standing)
-        standing = attrs.evolve(standing, rejections=standing.rejections.and_now(reason))
+        standing = attrs.evolve(standing, rejections=standing.rejections.plus(reason))
         if standing.rejections.count >= gate.max_attempts:
             return endings.exhausted(standing)
         emit.emit(AttemptRejected(self.run_id, standing.turns, reason))

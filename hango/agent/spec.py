@@ -80,16 +80,23 @@ class Agent:
     limits: Limits = attrs.field(factory=Limits, kw_only=True)
 
     def check(self) -> None:
-        """Refuse an agent whose guardrails, gate or limits cannot be used.
+        """Refuse an agent that cannot be used as it is.
 
         Raises:
             InvalidInput: names which.
         """
+        for name in ("name", "does", "soul", "model"):
+            if not isinstance(getattr(self, name), str):
+                raise InvalidInput("must be a text", field=name)
         for place, guardrail in enumerate(self.guardrails):
             if not callable(guardrail):
                 raise InvalidInput("must be a function of the event", field=f"guardrails.{place}")
         if self.completion is not None:
+            if not isinstance(self.completion, Completion):
+                raise InvalidInput("must be a Completion", field="completion")
             self.completion.check()
+        if not isinstance(self.limits, Limits):
+            raise InvalidInput("must be a Limits", field="limits")
         for name, value in attrs.asdict(self.limits).items():
             numbers = (int,) if name.startswith("max_") else (int, float)
             if value is not None and not (type(value) in numbers and 0 < value < math.inf):
@@ -178,7 +185,7 @@ class Loop:
         taken effect; nothing else remains.
 
         Raises:
-            InvalidInput: a guardrail, the gate or a limit cannot be used; nothing was asked.
+            InvalidInput: the prompt or something of the agent cannot be used; nothing was asked.
             LoopBusy: it is running already.
         """
         if self._state == "running":
@@ -186,12 +193,12 @@ class Loop:
         self._agent.check()
         if type(prompt) is not str:
             raise InvalidInput("must be a text", field="prompt")
-        self._state = status = "running"
+        self._state, ended = "running", "error"
         try:
             outcome = await self._execute(prompt, (opts or RunOpts()).model or self._agent.model)
-            status = "idle" if outcome.status == "done" else outcome.status
+            ended = "idle" if outcome.status == "done" else outcome.status
         finally:
-            self._state = "error" if status == "running" else status
+            self._state = ended
         return outcome
 
     async def _execute(self, prompt: str, model: str) -> Outcome:

@@ -132,7 +132,7 @@ def agent() -> None:
 
 
 def _check(plugins: Plugins, agent: NewAgent) -> None:
-    """Refuse names that nothing here is registered by, as the API does."""
+    """Refuse names that nothing here is registered by, or that come twice, as the API does."""
     verify = () if agent.completion is None else (agent.completion.verify,)
     _known("--provider", (agent.provider,), plugins.providers)
     _known("--tool", agent.tools, plugins.registry.names())
@@ -145,6 +145,8 @@ def _known(option: str, names: Sequence[str], registered: Collection[str]) -> No
         if name not in registered:
             known = ", ".join(registered) or "those registered (there are none)"
             raise click.BadParameter(f"{name!r} is none of {known}", param_hint=option)
+        if names.count(name) > 1:
+            raise click.BadParameter(f"names {name} twice", param_hint=option)
 
 
 def _gate(verify: str | None, max_attempts: int | None) -> Gate | None:

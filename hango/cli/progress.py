@@ -25,6 +25,7 @@ from hango.domain import (
     RunEvent,
     Streamed,
     TextDelta,
+    ToolDenied,
     ToolFinished,
     ToolStarted,
     TurnStarted,
@@ -81,6 +82,8 @@ class _Lines:
                 self._now(" ".join(self._answer.split()))
             case Retrying():
                 self._line(f"  {event.code}: trying again in {event.delay:.1f} s")
+            case ToolDenied(call=call):
+                self._tools[call.id] = call.name
             case ToolStarted(call=call):
                 self._tools[call.id] = call.name
                 arguments = call.raw_input or json.dumps(call.input, ensure_ascii=False)

@@ -163,8 +163,17 @@ class ToolStarted:
 
 
 @attrs.frozen
+class ToolDenied:
+    """A tool call will not begin: a guardrail denies it."""
+
+    run_id: UUID
+    turn: int
+    call: ToolUseBlock
+
+
+@attrs.frozen
 class ToolFinished:
-    """A tool call has ended, well or not."""
+    """A tool call has ended, well or not, or was denied."""
 
     run_id: UUID
     turn: int
@@ -173,11 +182,13 @@ class ToolFinished:
 
 @attrs.frozen
 class AttemptRejected:
-    """A completion gate found that the run is not done yet; another attempt follows."""
+    """A completion gate found that the run is not done yet, and it may try again."""
 
     run_id: UUID
     turn: int
     reason: str
 
 
-RunEvent: TypeAlias = TurnStarted | Streamed | Retrying | ToolStarted | ToolFinished | AttemptRejected
+RunEvent: TypeAlias = (
+    TurnStarted | Streamed | Retrying | ToolStarted | ToolDenied | ToolFinished | AttemptRejected
+)

@@ -21,7 +21,9 @@ from hango.domain import (
     BlockStop,
     InputDelta,
     JsonObject,
+    OpaqueBlock,
     ProviderEvent,
+    RedactedThinkingBlock,
     SignatureDelta,
     Stop,
     StopReason,
@@ -29,6 +31,7 @@ from hango.domain import (
     TextDelta,
     ThinkingBlock,
     ThinkingDelta,
+    ToolResultBlock,
     ToolUseBlock,
     Usage,
     UsageUpdate,
@@ -130,8 +133,10 @@ def _tell_one(index: int, block: Block) -> Iterator[ProviderEvent]:
             yield BlockStart(index, ToolUseBlock(id, name))
             written = json.dumps(arguments) if raw is None else raw
             yield from (InputDelta(index, piece) for piece in _halves(written))
-        case _:
+        case RedactedThinkingBlock() | ToolResultBlock() | OpaqueBlock():
             yield BlockStart(index, block)
+        case _:  # tests need not be typed
+            raise AssertionError(f"{block!r} is no answer and no block")
 
 
 def _halves(whole: str) -> tuple[str, str]:

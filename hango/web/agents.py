@@ -132,9 +132,10 @@ def _read_completion(fields: Fields, verifiers: frozenset[str]) -> Gate | None:
     if value is None:
         return None
     given = Fields.of(value, "completion")
-    verify, attempts = given.known("verify", verifiers), given.whole("max_attempts", MOST_ATTEMPTS)
-    if attempts is None:
-        raise InvalidInput("is missing", field="completion.max_attempts")
+    verify, attempts = given.known("verify", verifiers), given.take("max_attempts")
+    if type(attempts) is not int or not 1 <= attempts <= MOST_ATTEMPTS:
+        message = f"must be a whole number from 1 to {MOST_ATTEMPTS}"
+        raise InvalidInput(message, field="completion.max_attempts")
     given.end()
     return Gate(verify, attempts)
 

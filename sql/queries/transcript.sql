@@ -90,8 +90,8 @@ with held as materialized (
            error_code = $error_code, error = $error,
            final_message_id = coalesce($final_message_id::uuid,
                                        (select id from messages
-                                         where messages.run_id = $run_id and turn = $iterations
-                                           and role = 'assistant'))
+                                         where messages.run_id = $run_id and role = 'assistant'
+                                         order by turn desc limit 1))
       from held
      where runs.id = $run_id and runs.session_id = held.id
        and owner_id = $owner_id and claim_epoch = $claim_epoch and state = 'running'

@@ -46,7 +46,7 @@ def test_the_durable_example_passes_its_guardrail_and_its_gate(database: str) ->
     ended = json.loads(printed.splitlines()[-1])
     assert (ended["state"], ended["attempts"], ended["iterations"]) == ("succeeded", 2, 3)
     assert "Source:" in ended["text"]
-    assert "denied: only an editor publishes" in progress
+    assert "publish failed: denied: only an editor publishes" in progress
     assert "not done: it names no source" in progress
 
 

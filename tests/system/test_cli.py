@@ -184,6 +184,7 @@ async def test_an_agent_may_have_guardrails_and_a_gate(
     assert stored["completion"] == {"verify": "all_todos_done", "max_attempts": 3}
     for wrong, said in [
         (("--guardrail", "loud"), "'loud' is none of quiet"),
+        (("--guardrail", "quiet", "--guardrail", "quiet"), "names quiet twice"),
         (("--verify", "luck", "--max-attempts", "3"), "'luck' is none of all_todos_done"),
         (gate[:2], "needs both --verify and --max-attempts"),
         ((*gate[:3], "0"), "--max-attempts"),

@@ -8,7 +8,17 @@ import pytest
 import trio
 
 from hango import BeforeToolEvent, Effects, RunResult, ToolContext, Verdict, all_todos_done, tool
-from hango.domain import ErrorCode, Gate, Message, Run, RunState, TextBlock, ToolResultBlock, Usage
+from hango.domain import (
+    ErrorCode,
+    Gate,
+    Limits,
+    Message,
+    Run,
+    RunState,
+    TextBlock,
+    ToolResultBlock,
+    Usage,
+)
 from hango.store.pool import Pool
 from hango.testing import Answer, FakeProvider, answer, call, text
 from hango.testing.plugin import LeaseClock, World, make_world, sql
@@ -207,6 +217,31 @@ async def test_a_cancel_reaches_a_run_that_is_being_judged(gated: World) -> None
         run = await gated.ended(run)
     assert (run.state, run.attempts) == (RunState.CANCELLED, 1)
     assert places(await story(gated, run)) == [(0, "user", False), (1, "assistant", False)]
+
+
+@pytest.mark.rule(24)
+async def test_a_run_whose_time_is_up_while_it_is_judged_shows_the_answer_it_was_judged_by(
+    hango_pool: Pool, lease_clock: LeaseClock
+) -> None:
+    """Its last answer is stored, and is its final message: not the one that was rejected before."""
+    world = await make_world(hango_pool, completion=TODO, limits=Limits(run_deadline=60))
+
+    async def slow_at_last(result: RunResult) -> Verdict:
+        if result.turns == 2:
+            await trio.sleep_forever()
+        return False, "not yet"
+
+    provider = FakeProvider([claims("One."), claims("Two.")])
+    async with (
+        world.worker(provider, verifiers={"all_todos_done": slow_at_last}),
+        lease_clock.autojump(),
+    ):
+        run = await world.ended(await world.run(await world.session()))
+    stored = await story(world, run)
+    assert run.error
+    assert (run.error.code, run.attempts) == (ErrorCode.DEADLINE_EXCEEDED, 2)
+    assert stored[-1].content == (TextBlock("Two."),)
+    assert run.final_message_id == stored[-1].id
 
 
 # --- guardrails -----------------------------------------------------------------------------

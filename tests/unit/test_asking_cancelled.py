@@ -6,19 +6,26 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NoReturn, TypeAlias
 
 import pytest
 import trio
 
-from hango.agent import asking
-from hango.agent.asking import Raised, ask
-from hango.threads import Threads
+from hango import RunResult
+from hango.agent import asking, completion
+from hango.agent.asking import Raised
+from hango.agent.completion import judge
+from hango.agent.guardrail import denial
+from hango.domain import ToolUseBlock
+from hango.threads import MAX_STUCK, Threads
 
 from support.tools import cancel_when_blocked
 
 Question: TypeAlias = Callable[[str], object]
 PATIENCE = 60.0  # seconds of a wait that is not meant to be one
+
+ask = partial(asking.ask, threads=Threads())
 
 
 async def _hang(_: str) -> None:
@@ -90,12 +97,11 @@ async def test_what_a_function_cancels_itself_stays_inside() -> None:
     assert isinstance(answer.error, trio.Cancelled)
 
 
-async def test_a_cancel_does_not_wait_for_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cancel_does_not_wait_for_a_thread() -> None:
     """The function goes on, its answer is dropped, and its thread is counted until it ends."""
     threads, released = Threads(), threading.Event()
     begun, ended = trio.Event(), trio.Event()
     token = trio.lowlevel.current_trio_token()
-    monkeypatch.setattr(asking, "_THREADS", threads)
 
     def hang(_: str) -> str:
         token.run_sync_soon(begun.set)
@@ -104,7 +110,7 @@ async def test_a_cancel_does_not_wait_for_a_thread(monkeypatch: pytest.MonkeyPat
         return "allow"
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(ask, hang, "")
+        nursery.start_soon(asking.ask, hang, "", threads)
         await begun.wait()
         nursery.cancel_scope.cancel()
     assert threads.stuck == 1
@@ -112,15 +118,39 @@ async def test_a_cancel_does_not_wait_for_a_thread(monkeypatch: pytest.MonkeyPat
     await ended.wait()
 
 
-async def test_too_many_that_hang_keep_others_from_hanging(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_that_hang_keep_others_from_hanging() -> None:
     """C08: a sync function is not started then; an async one is."""
-    monkeypatch.setattr(asking, "_THREADS", Threads(max_stuck=0))
+    threads = Threads(max_stuck=0)
     asked: list[str] = []
-    answer = await ask(asked.append, "hi")
+    answer = await asking.ask(asked.append, "hi", threads)
     assert isinstance(answer, Raised)
     assert "hang" in str(answer.error)
     assert asked == []
-    assert await ask(_allow, "hi") == await ask(Allowing(), "hi") == "allow"
+    for function in (_allow, Allowing()):
+        assert await asking.ask(function, "hi", threads) == "allow"
+
+
+@pytest.mark.rule(23)
+async def test_verifiers_that_hang_keep_no_guardrail_from_answering() -> None:
+    """C08: one gate whose verifiers never end must not have every call of every agent denied."""
+    released, begun = threading.Event(), threading.Semaphore(0)
+
+    def hang(_: RunResult) -> tuple[bool, str]:
+        begun.release()
+        released.wait(PATIENCE)
+        return True, ""
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(MAX_STUCK):
+            nursery.start_soon(judge, hang, RunResult("done"))
+            await trio.to_thread.run_sync(begun.acquire)
+        nursery.cancel_scope.cancel()
+    try:
+        assert await denial([lambda _: None], ToolUseBlock("c1", "buy"), 1) is None
+    finally:
+        released.set()
+        while completion._THREADS.stuck:  # they have only their own bookkeeping left to do
+            await trio.lowlevel.checkpoint()
 
 
 @pytest.fixture

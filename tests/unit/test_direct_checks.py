@@ -58,6 +58,11 @@ def guarded_by(*guardrails: object) -> Agent:
     return Agent("a", guardrails=cast("Sequence[Guardrail]", guardrails))
 
 
+def made_with(field: str, value: object) -> Agent:
+    """Return an agent with one thing of a wrong type."""
+    return Agent("a", **{field: value})  # type: ignore[arg-type]  # on purpose
+
+
 # --- refused before any request -------------------------------------------------------------
 
 
@@ -67,6 +72,9 @@ def guarded_by(*guardrails: object) -> Agent:
     [
         *((attempts(number), "completion.max_attempts") for number in (True, 0, -1, 2.0, "3", None)),
         *((verified_by(verify), "completion.verify") for verify in (None, "all_todos_done", True)),
+        *((made_with(word, 5), word) for word in ("does", "soul", "model")),
+        (made_with("completion", passes), "completion"),
+        (made_with("limits", {"max_iterations": 3}), "limits"),
         (guarded_by(deny, "no shells"), "guardrails.1"),
         (guarded_by(None), "guardrails.0"),
         *(

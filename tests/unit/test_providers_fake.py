@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 import trio
 import trio.testing
@@ -180,6 +182,15 @@ async def test_any_steps_can_be_written() -> None:
     """What the words cannot say."""
     fake = FakeProvider([Answer((BlockStart(0, TextBlock("")), Stop(StopReason.REFUSAL)))])
     assert (await ask(fake)).answer().stop_reason is StopReason.REFUSAL
+
+
+@pytest.mark.parametrize("slip", ["hello", ["hello"], [text("hello")], ValueError("no"), None])
+async def test_what_is_no_answer_complains(slip: object) -> None:
+    """Taken for an empty answer, it would be a run that is done, whatever the test meant."""
+    fake = FakeProvider([cast("Answer", slip)])
+    with pytest.raises(AssertionError, match="no answer and no block"):
+        await ask(fake)
+    assert len(fake.complaints) == 1
 
 
 async def test_a_script_that_runs_out_complains() -> None:

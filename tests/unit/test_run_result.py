@@ -130,7 +130,7 @@ def test_only_what_the_runs_own_gate_said_is_a_rejection() -> None:
 def test_rejections_are_told_in_one_line() -> None:
     """With their number and the last reason; none is told as nothing."""
     none = Rejections()
-    twice = none.and_now("no tests").and_now("no docs")
+    twice = none.plus("no tests").plus("no docs")
     assert twice == Rejections(2, "no docs")
     assert str(twice) == "completion.verify failed 2×: no docs"  # noqa: RUF001 - a times sign
     assert str(none) == ""

@@ -23,6 +23,7 @@ from support.tools import (
 )
 
 TIMEOUT = 30  # seconds, on a clock that only moves when told
+PATIENCE = 10.0  # real seconds, of a wait that is not meant to be one
 
 
 @attrs.define
@@ -161,6 +162,25 @@ def test_a_thread_that_begins_after_its_call_is_over_does_nothing() -> None:
     threads._work(job)
     assert not ran
     assert threads.stuck == 0
+
+
+def test_a_thread_that_outlives_its_trio_run_takes_no_place_in_the_next(gate: Gate) -> None:
+    """C08: it may end when nobody is left to give it back to; a program may run trio many times."""
+    threads = Threads(max_threads=1, max_stuck=9)
+
+    async def leave() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(threads.run, gate.wait)
+            await gate.next_one()
+            nursery.cancel_scope.cancel()
+
+    async def use() -> object:
+        with trio.fail_after(PATIENCE):
+            return await threads.run(lambda: "through")
+
+    trio.run(leave)
+    assert threads.stuck == 1
+    assert trio.run(use) == "through"
 
 
 @pytest.mark.rule(19)

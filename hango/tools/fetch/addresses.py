@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import attrs
-import trio
+
+from hango.threads import Threads
 
 IPAddress: TypeAlias = IPv4Address | IPv6Address
 
@@ -94,17 +96,13 @@ MAX_LOOKUPS = 16
 class SystemResolver:
     """Ask the operating system; a `Resolve`."""
 
-    _limiter: trio.CapacityLimiter = attrs.field(
-        factory=lambda: trio.CapacityLimiter(MAX_LOOKUPS), init=False
-    )
+    _threads: Threads = attrs.field(factory=lambda: Threads(MAX_LOOKUPS), init=False)
 
     async def __call__(self, host: str) -> Sequence[str]:
         """Return the addresses of *host*, best first; cancelled, it leaves its thread behind."""
-        found = await trio.to_thread.run_sync(
-            _look_up, host, abandon_on_cancel=True, limiter=self._limiter
-        )
-        return [str(address[0]) for *_, address in found]
+        return cast("Sequence[str]", await self._threads.run(partial(_look_up, host)))
 
 
-def _look_up(host: str) -> list[tuple[object, object, object, object, tuple[object, ...]]]:
-    return [*socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
+def _look_up(host: str) -> Sequence[str]:
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in found]
