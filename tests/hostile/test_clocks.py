@@ -16,6 +16,8 @@ from support.workers import until, working
 from support.world import World, sql
 
 ROOMS = ("store", "actors", "agent", "web")
+# A conversation in memory says when its messages were made, as rows do; nothing is decided by it.
+TOLD_ONLY = {"memory.py"}
 WALL = {"now", "utcnow", "today", "time", "time_ns", "ctime", "localtime", "gmtime"}
 MODULES = {"datetime", "date", "time"}
 
@@ -34,7 +36,8 @@ def wall_clocks(file: Path) -> Iterator[str]:
 @pytest.mark.parametrize("room", ROOMS)
 def test_no_lease_order_or_deadline_depends_on_a_machine_s_clock(room: str) -> None:
     """D04: the database says what time it is, and what passes is trio's time: shifts change nothing."""
-    files = sorted((Path(hango.__file__).parent / room).rglob("*.py"))
+    files = set((Path(hango.__file__).parent / room).rglob("*.py"))
+    files = {file for file in files if file.name not in TOLD_ONLY}
     assert files
     assert [place for file in files for place in wall_clocks(file)] == []
 
