@@ -6,6 +6,7 @@ so that nobody who froze in the database can make a whole process lose its lease
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol, TypeAlias
@@ -15,8 +16,11 @@ import attrs
 import trio
 
 from hango.errors import StoreUnavailable
+from hango.telemetry.raised import located
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
+_log = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT = 5.0  # seconds; a database that is there answers in milliseconds
 _SHARE_OF_LEASE = 0.25  # of the ttl: below a third, as heartbeats come every third
@@ -89,6 +93,18 @@ class Connector:
         except asyncpg.PostgresError as error:
             kind = type(error).__name__
             raise StoreUnavailable(f"the database refuses connections ({kind})") from error
+
+
+def note_stray(_: object, context: Mapping[str, object]) -> None:
+    """Log an error that asyncio has nobody to tell; its loop, and all connections, go on.
+
+    asyncpg leaves some behind when it is cut while it connects over TCP.  Left to its default,
+    trio-asyncio would end the loop for it.  Whoever waits for an answer has a deadline.
+    """
+    error = context.get("exception")
+    told = located(error) if isinstance(error, BaseException) else "no exception"
+    level = logging.INFO if isinstance(error, BROKEN) else logging.ERROR
+    _log.log(level, "asyncio: %s (%s)", context.get("message"), told)
 
 
 class Traffic(Protocol):

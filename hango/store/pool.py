@@ -20,7 +20,7 @@ import trio
 import trio_asyncio
 
 from hango.errors import StoreUnavailable
-from hango.store.connections import BROKEN, Connection, Connector, counted, translated
+from hango.store.connections import BROKEN, Connection, Connector, counted, note_stray, translated
 from hango.store.listen import Rings, open_rings
 from hango.store.queries import Query
 from hango.store.rows import Row
@@ -273,6 +273,7 @@ async def open_pool(
     """
     failure: Exception | None = None
     async with trio_asyncio.open_loop() as loop:
+        loop.set_exception_handler(note_stray)
         pool = Pool(Connector.to(dsn, lease_ttl), now, loop, Slots(size))
         try:
             yield pool

@@ -111,7 +111,8 @@ def _would(kind: str, number: int, hold: Hold, model: Model) -> Iterable[Write]:
         case "advance" if alive:
             yield Advance(number)
         case "call" if alive and hold.answered:
-            yield from (Call(number, ordinal) for ordinal in (0, 1))
+            begun = sorted(hold.begun)
+            yield from (Call(number, ordinal) for ordinal in (*begun, *begun, 0, 0, 1))
         case "settle" if alive:
             yield from (Settle(number, well) for well in (True, False))
         case "release" if alive:
@@ -128,7 +129,7 @@ def _successions(model: Model) -> Iterable[Choice]:
 
 
 def overtaking(model: Model, number: int) -> tuple[int, Sequence[Sequence[Op]]]:
-    """Return a write, and a sweep and a claim that may overtake it, if anybody can write.
+    """Return a write, and a sweep and a claim that may overtake it; only a claim if nobody can write.
 
     Returns the session, and what is to be done in it at the same time.
     """
@@ -140,7 +141,7 @@ def overtaking(model: Model, number: int) -> tuple[int, Sequence[Sequence[Op]]]:
         for write in _would(kind, index, hold, model)
     ]
     if not writes:
-        return number % len(SESSIONS), []
+        return number % len(SESSIONS), [[operation(model, "claim", number)]]
     write, hold = writes[number % len(writes)]
     owner = OWNERS[number // len(writes) % len(OWNERS)]
     return hold.session, [[write], [Sweep(owner), Claim(owner, hold.session)]]
@@ -167,9 +168,9 @@ _KINDS: Mapping[str, Choices] = {
 }
 
 OPERATIONS = (
-    *("advance",) * 8,
+    *("call",) * 10,
+    *("advance",) * 7,
     *("claim",) * 5,
-    *("call",) * 8,
     *("late", "renew") * 4,
     *("create",) * 3,
     *("cancel", "settle", "release", "repeat", "sweep") * 2,
@@ -179,5 +180,5 @@ OPERATIONS = (
 
 KINDS = tuple(sorted(set(OPERATIONS)))
 
-EVENTS = ("drift", "drift", "succession", "succession", "succession", "setback", "setback", "wait")
+EVENTS = (*("succession",) * 4, *("drift", "setback") * 2, "wait")
 """Kinds of what nothing else is done with."""

@@ -119,8 +119,6 @@ class Trial:
         Raises:
             AssertionError: what came of it is not what the model says.
         """
-        if not asked:
-            return
         first = {apart(op): op for line in reversed(asked) for op in reversed(line)}
         lines = [[op for op in line if first[apart(op)] is op] for line in asked]
         lost = counted(names.RUN_CLAIMS, outcome="lost")
