@@ -169,7 +169,10 @@ class Rejections:
 
 
 def rejections(messages: Iterable[Message], run_id: UUID) -> Rejections:
-    """Return what a run was told of its attempts so far."""
+    """Return what a run was told of its attempts so far.
+
+    Nothing else is synthetic and a user message of a live run: what is repaired has ended.
+    """
     told = [
         message
         for message in messages

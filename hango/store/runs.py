@@ -187,7 +187,11 @@ class Runs:
             NotFound: there is no such run that *scope* may see.
         """
         changed = await self._pool.write(
-            CANCEL_RUN, run_id=run_id, audit_id=new_id(), **visibility(scope)
+            CANCEL_RUN,
+            run_id=run_id,
+            audit_id=new_id(),
+            now=self._pool.now(),
+            **visibility(scope),
         )
         return rows.run(changed[0]) if changed else await self.get(scope, run_id)
 

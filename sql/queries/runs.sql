@@ -62,8 +62,8 @@ with target as materialized (
 ), cancelled as (
     update runs
        set state = case when state = 'queued' then 'cancelled' else state end,
-           finished_at = case when state = 'queued' then now() end,
-           cancel_requested_at = now()
+           finished_at = case when state = 'queued' then coalesce($now::timestamptz, now()) end,
+           cancel_requested_at = coalesce($now::timestamptz, now())
       from target
      where runs.id = target.id
        and (state = 'queued' or state = 'running' and cancel_requested_at is null)
