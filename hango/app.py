@@ -1,16 +1,12 @@
-"""The composition root: what a process is made of, and the map of how it ends.
+"""The composition root: the parts a command is made of, put together from the settings.
 
-One rule: nesting order is shutdown order.  Outermost is the database (an embedded one included), in it
-the pool, in it what executes runs (its heartbeat outside its sessions), and innermost the web server.
-Nothing here decides anything else; `hango.cli` chooses which parts a command needs.
+Nesting order is shutdown order: the database is outermost (an embedded one included), in it the pool,
+in it what executes runs.  `hango.serve` adds the web server; `hango.cli` chooses what a command needs.
 """
 
 from __future__ import annotations
 
 import logging
-import math
-import os
-import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -23,31 +19,19 @@ import trio
 
 from hango.actors import WorkerSettings, Workshop, supervise
 from hango.agent.ports import UNHEARD, EventSink
-from hango.config import ProcessRole, Settings
+from hango.config import Settings
+from hango.db.migrations import migrate
+from hango.db.pool import Pool, open_pool
+from hango.embedded import embedded_postgres
 from hango.errors import ConfigError
 from hango.plugins import Plugins
 from hango.plugins import load_plugins as load_modules
 from hango.providers import DemoProvider, OpenAIProvider
-from hango.store.accounts import Accounts
-from hango.store.agents import Agents
-from hango.store.audit import Audit
-from hango.store.embedded import embedded_postgres
-from hango.store.migrations import migrate
-from hango.store.pool import Pool, open_pool
+from hango.store import Stores
 from hango.store.queue import RunQueue
-from hango.store.runs import Runs
-from hango.store.sessions import Sessions
 from hango.tools import builtin_tools
-from hango.web.app import Stores, WebApp, WebSettings, create_app
-from hango.web.server import serve as serve_web
 
 T = TypeVar("T")
-
-# Seconds in which one signal may arrive twice: sent to the process, and to its group as well.
-_ECHO = 0.05
-# Seconds that a shutdown may take beyond HANGO_DRAIN_TIMEOUT: interrupted runs have 5 to be released,
-# and closing what is open takes less than the rest.
-_GOODBYE = 15.0
 
 _log = logging.getLogger(__name__)
 
@@ -103,7 +87,7 @@ async def open_stores(settings: Settings, dsn: str) -> AsyncIterator[Stores]:
     for name in await migrate(dsn):
         _log.info("applied migration %s", name)
     async with open_pool(dsn, size=settings.db_pool_size, lease_ttl=settings.run_lease_ttl) as pool:
-        yield Stores(Accounts(pool), Agents(pool), Sessions(pool), Runs(pool), Audit(pool), pool)
+        yield Stores.on(pool)
 
 
 def with_stores(settings: Settings, work: Callable[[Stores], Awaitable[T]]) -> T:
@@ -171,92 +155,3 @@ def _worker_settings(settings: Settings) -> WorkerSettings:
         max_tool_calls=settings.max_tool_calls,
         tool_result_limit=settings.tool_result_limit,
     )
-
-
-async def serve(
-    settings: Settings,
-    plugins: Plugins,
-    dsn: str,
-    *,
-    welcome: Callable[[Stores, str], Awaitable[None]] | None = None,
-) -> None:
-    """Serve in the role of the settings until a signal says to drain; then drain.
-
-    Draining, the web server takes no new runs but answers until the last run here is settled or
-    handed over, so that whoever asks for one still learns how it went.
-
-    Args:
-        settings: what this process is to do, and where.
-        plugins: the tools and providers there are.
-        dsn: its database.
-        welcome: told the stores and the URL once requests are answered.
-    """
-    draining, handed_over = trio.Event(), trio.Event()
-    async with open_stores(settings, dsn) as stores, trio.open_nursery() as signals:
-        longest = settings.drain_timeout + _GOODBYE
-        await signals.start(watch_signals, draining, longest)
-        async with trio.open_nursery() as web:
-            if settings.role is not ProcessRole.WORKER:
-                app = create_app(stores, _web_settings(settings, plugins), draining)
-                url = await _listen(web, app, settings.bind, stop=handed_over)
-                _log.info("listening on %s", url)
-                if welcome is not None:
-                    await welcome(stores, url)
-            async with trio.open_nursery() as worker:
-                if settings.role is not ProcessRole.WEB:
-                    await worker.start(partial(work, settings, plugins, stores.pool, drain=draining))
-                    _log.info("executing runs")
-                await draining.wait()
-                _log.info("draining")
-            handed_over.set()
-        signals.cancel_scope.cancel()
-    _log.info("drained")
-
-
-def _web_settings(settings: Settings, plugins: Plugins) -> WebSettings:
-    return WebSettings(
-        max_body=settings.max_body,
-        max_live_runs=settings.max_queued_runs,
-        providers=frozenset(plugins.providers),
-        tools=frozenset(plugins.registry.names()),
-        guardrails=frozenset(plugins.guardrails),
-        verifiers=frozenset(plugins.verifiers),
-    )
-
-
-async def _listen(web: trio.Nursery, app: WebApp, bind: str, *, stop: trio.Event) -> str:
-    """Answer requests in *web* until *stop* is set; return where, once they are answered."""
-    try:
-        urls: list[str] = await web.start(partial(serve_web, app, bind, stop=stop))
-    except* OSError as errors:
-        reason = next(iter(errors.exceptions))
-        raise ConfigError((f"HANGO_BIND: cannot listen on {bind}: {reason}",)) from errors
-    return urls[0]
-
-
-async def watch_signals(
-    first: trio.Event,
-    longest: float = math.inf,
-    *,
-    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
-) -> None:
-    """Set *first* at the first SIGINT or SIGTERM; end the process at once at the second.
-
-    Also *longest* seconds after the first: a tool that does not let itself be cancelled would keep the
-    process for ever.  At once means: what is running is neither finished nor released.  Its lease
-    lapses, and another process goes on from the last finished turn.
-    """
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        task_status.started()
-        number = await anext(signals)
-        first.set()
-        with trio.move_on_after(_ECHO):
-            async for _ in signals:
-                pass
-        _log.info("a second signal ends at once")
-        with trio.move_on_after(longest) as waiting:
-            number = await anext(signals)
-        if waiting.cancelled_caught:
-            _log.error("something does not let itself be cancelled; its run is left to its lease")
-    sys.stderr.flush()
-    os._exit(128 + number)

@@ -16,7 +16,7 @@ import attrs
 
 from hango.agent import Guardrail, Provider, Verifier, all_todos_done
 from hango.errors import RegistrationError
-from hango.telemetry.raised import told
+from hango.safe_errors import told
 from hango.tools import Registry, Tool
 
 ProviderFactory: TypeAlias = Callable[[], Provider]

@@ -14,7 +14,7 @@ import pytest
 from hango.testing.databases import temporary_database
 
 if TYPE_CHECKING:
-    from hango.store.pool import Pool
+    from hango.db.pool import Pool
     from hango.testing.plugin import World
 
 pytest_plugins = ("rules_plugin", "hango.testing.plugin")

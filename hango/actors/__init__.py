@@ -3,7 +3,7 @@
 Siblings meet in Postgres: nothing here is called by the web, and nothing here calls it.
 """
 
-from hango.actors.prepare import Prepare, Prepared, Workshop
+from hango.actors.execution import Prepare, Prepared, Workshop
 from hango.actors.settings import WorkerSettings
 from hango.actors.supervisor import supervise
 

@@ -16,8 +16,8 @@ import trio
 
 from hango.actors.actor import Inbox
 from hango.errors import StoreUnavailable
+from hango.store.claims import Claim, ClaimKey
 from hango.store.queue import Renewal, RunQueue
-from hango.store.transcript import Claim, ClaimKey
 
 _MOST_ENDED = 1000  # rings not heard yet; one that is forgotten costs a needless claim
 _RETRY = 0.05  # of the heartbeat's interval: how soon a renewal that failed is tried again

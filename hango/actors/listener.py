@@ -12,10 +12,10 @@ from typing import Protocol
 import trio
 
 from hango.actors.actor import Inbox
-from hango.actors.backoff import Backoff
+from hango.backoff import Backoff
+from hango.db.notifications import Ring
+from hango.db.pool import Pool
 from hango.errors import StoreUnavailable
-from hango.store.listen import Ring
-from hango.store.pool import Pool
 
 _FIRST_PAUSE = 0.1  # seconds; a connection that was cut is back at once
 _LONGEST_PAUSE = 5.0  # seconds; the poll looks as often

@@ -15,12 +15,12 @@ import attrs
 import trio
 
 from hango.actors.actor import Inbox
+from hango.actors.execution import Prepare, Prepared, failure
 from hango.actors.leases import Leases
-from hango.actors.prepare import Prepare, Prepared, failure
 from hango.agent import AgentLoop, EventSink, RunOptions
 from hango.domain import ErrorCode, Interrupted, Message, Outcome, RunError
 from hango.errors import StoreError, StoreUnavailable
-from hango.store.transcript import Claim
+from hango.store.claims import Claim
 from hango.telemetry import logs
 
 T = TypeVar("T")

@@ -21,21 +21,21 @@ import attrs
 import trio
 
 from hango.actors.actor import Address, Inbox, Restart, spawn
-from hango.actors.backoff import Backoff
+from hango.actors.execution import Prepare
 from hango.actors.leases import Beat, Leases, heartbeat, reclaim
-from hango.actors.line import Line
 from hango.actors.listener import listener
-from hango.actors.prepare import Prepare
+from hango.actors.ready_queue import Line
 from hango.actors.session import RELEASE_GRACE, Execute, session
 from hango.actors.settings import WorkerSettings
 from hango.agent import EventSink
 from hango.agent.ports import UNHEARD
+from hango.backoff import Backoff
+from hango.db.notifications import Ring
+from hango.db.pool import Pool
 from hango.domain import Interrupted
 from hango.errors import ActorStopped, InboxFull, StoreError, StoreUnavailable
-from hango.store.listen import Ring
-from hango.store.pool import Pool
+from hango.store.claims import Claim
 from hango.store.queue import RunQueue
-from hango.store.transcript import Claim
 
 _LOOK_LIMIT = 256  # heads: more than a process starts before it looks again, and one small answer
 _FIRST_PAUSE = 0.05  # seconds before looking again after a claim or a look that came to nothing

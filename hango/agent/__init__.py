@@ -11,10 +11,10 @@ from hango.agent.completion import (
     Verifier,
     all_todos_done,
 )
-from hango.agent.guardrail import BeforeToolEvent, Guardrail
+from hango.agent.direct import Agent, Loop, Outcome, RunOpts, loop_unsupported
+from hango.agent.guardrails import BeforeToolEvent, Guardrail
 from hango.agent.loop import AgentLoop, LoopLimits
 from hango.agent.ports import UNHEARD, EventSink, Provider, RunOptions, Toolbox, Transcript
-from hango.agent.spec import Agent, Loop, Outcome, RunOpts, loop_unsupported
 
 __all__ = [
     "UNHEARD",

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import attrs
 
-from hango.agent.asking import Raised, ask, text_of
+from hango.agent.callbacks import Raised, ask, text_of
 from hango.codec import cut_text
 from hango.domain import (
     Block,
@@ -27,7 +27,7 @@ from hango.domain import (
     Usage,
 )
 from hango.errors import InvalidInput, VerifierError
-from hango.telemetry.raised import located, told
+from hango.safe_errors import located, told
 from hango.threads import Threads
 
 MAX_REASON = 1000  # bytes of what a verifier found

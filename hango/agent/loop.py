@@ -16,17 +16,17 @@ from uuid import UUID
 
 import attrs
 
-from hango.agent import endings
+from hango.agent import outcomes
 from hango.agent.accumulator import Accumulator, Answer
-from hango.agent.act import Act
 from hango.agent.completion import Completion, feedback, judge, rejections, result_of
-from hango.agent.endings import Standing
-from hango.agent.guardrail import Guardrail
+from hango.agent.guardrails import Guardrail
+from hango.agent.history import unanswered
+from hango.agent.model_call import goes_on, run_error, stop_reason, think, unusable
+from hango.agent.outcomes import Standing
 from hango.agent.ports import EventSink, Provider, RunOptions, Toolbox, Transcript
 from hango.agent.prompt import build_request
-from hango.agent.repair import unanswered
 from hango.agent.resume import kept_answer, stored_places
-from hango.agent.think import goes_on, run_error, stop_reason, think, unusable
+from hango.agent.tool_calls import Act
 from hango.codec import blocks_from_json, blocks_to_json, clean_json
 from hango.domain import (
     AttemptRejected,
@@ -124,14 +124,14 @@ class AgentLoop:
                 return ending
             kept = None
         standing = self._standing(self._finished, self.usage, None)
-        return endings.capped(standing, self.limits.max_iterations, self.run_id, self._pending())
+        return outcomes.capped(standing, self.limits.max_iterations, self.run_id, self._pending())
 
     def failed(self, error: RunError) -> Outcome:
         """Return what a run that fails with *error* now comes to: finished turns, and what arrived."""
         messages = self._unstored()
         usage = self.usage + (self._stream.usage if self._stream else self._paid)
         stopped = self._stream.answer().stop_reason if self._stream else None
-        return endings.failed(self._standing(self._finished, usage, stopped), error, messages)
+        return outcomes.failed(self._standing(self._finished, usage, stopped), error, messages)
 
     def interrupted(self) -> Interrupted:
         """Return what an execution that was cancelled from outside comes to."""
@@ -188,7 +188,7 @@ class AgentLoop:
         if self.completion is not None:
             return await self._judge(answer, self.completion, emit)
         final = () if self._stream is None else (*self._pending(), self._message(answer))
-        return endings.done(self._ended_by(answer), final)
+        return outcomes.done(self._ended_by(answer), final)
 
     async def _act(self, answer: Answer, emit: EventSink) -> Interrupted | None:
         """Store the answer, run its calls, store the boundary."""
@@ -218,12 +218,12 @@ class AgentLoop:
         try:
             reason = await judge(gate.verify, result)
         except VerifierError as error:
-            return endings.failed(standing, RunError(ErrorCode.VERIFIER_ERROR, str(error)))
+            return outcomes.failed(standing, RunError(ErrorCode.VERIFIER_ERROR, str(error)))
         if reason is None:
-            return endings.done(standing)
+            return outcomes.done(standing)
         standing = attrs.evolve(standing, rejections=standing.rejections.plus(reason))
         if standing.rejections.count >= gate.max_attempts:
-            return endings.exhausted(standing)
+            return outcomes.exhausted(standing)
         emit.emit(AttemptRejected(self.run_id, standing.turns, reason))
         return await self._end_turn(feedback(reason, answer.content), rejected=True)
 

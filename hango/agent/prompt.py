@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from hango.agent.repair import mend
+from hango.agent.history import mend
 from hango.codec import clean_text
 from hango.domain import (
     Message,

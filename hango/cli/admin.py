@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 import click
 
 from hango import app
-from hango.cli.start import as_json, show, start
+from hango.cli.common_options import as_json, show, start
 from hango.config import LogLevel
 from hango.domain import Gate, JsonObject, Role, User
 from hango.plugins import Plugins
+from hango.store import Stores
 from hango.store.agents import NewAgent
 from hango.web.agents import MOST_ATTEMPTS
-from hango.web.app import Stores
 from hango.web.shapes import agent_to_json, time_to_json, user_to_json
 
 # As the database demands it; here, so that the user is told in words.

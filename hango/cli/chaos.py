@@ -8,7 +8,7 @@ import sys
 import click
 
 # Not imported: what hango is tested with knows nothing of the command line, nor the other way round.
-_ENGINE = "hango.testing.chaos"
+_ENGINE = "hango.chaos"
 
 
 @click.command()

@@ -7,7 +7,7 @@ import json
 import click
 
 from hango import app
-from hango.cli.start import as_json, start
+from hango.cli.common_options import as_json, start
 from hango.config import LogLevel, effective
 
 

@@ -10,10 +10,10 @@ import attrs
 import click
 
 from hango import app
-from hango.cli.start import as_json, start
+from hango.cli.common_options import as_json, start
 from hango.config import LogLevel
+from hango.store import Stores
 from hango.store.invariants import STUCK_AFTER, Violation, check
-from hango.web.app import Stores
 
 FOUND = 1
 

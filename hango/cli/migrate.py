@@ -8,9 +8,9 @@ import click
 import trio
 
 from hango import app
-from hango.cli.start import as_json, start
+from hango.cli.common_options import as_json, start
 from hango.config import LogLevel
-from hango.store import migrations
+from hango.db import migrations
 from hango.web.shapes import time_to_json
 
 

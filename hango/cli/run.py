@@ -16,15 +16,16 @@ import click
 import trio
 
 from hango import app
-from hango.cli.home import Home, open_agent, open_home
+from hango.cli.common_options import as_json, start
+from hango.cli.default_tenant import Home, open_agent, open_home
 from hango.cli.progress import open_progress, printable
-from hango.cli.start import as_json, start
 from hango.codec import clean_text
 from hango.config import LogLevel, Settings
 from hango.domain import Run, RunState, Session, TextBlock
 from hango.errors import StoreUnavailable
 from hango.plugins import Plugins
-from hango.web.app import Stores
+from hango.signals import watch_signals
+from hango.store import Stores
 from hango.web.shapes import run_to_json
 
 EXIT_CODES = {RunState.SUCCEEDED: 0, RunState.FAILED: 1, RunState.CANCELLED: 3}
@@ -102,7 +103,7 @@ def _print(ended: Ended, *, as_json: bool) -> None:
 async def _execute(settings: Settings, plugins: Plugins, dsn: str, order: Order) -> Ended:
     async with app.open_stores(settings, dsn) as stores, trio.open_nursery() as nursery:
         asked_to_end = trio.Event()
-        await nursery.start(app.watch_signals, asked_to_end)
+        await nursery.start(watch_signals, asked_to_end)
         home = await open_home(stores)
         session = await _session(stores, home, settings, order)
         prompt = (TextBlock(order.prompt),)

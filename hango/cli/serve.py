@@ -11,10 +11,10 @@ import click
 import trio
 
 from hango import app
-from hango.cli.home import open_agent, open_home
-from hango.cli.start import start
+from hango.cli.common_options import start
+from hango.cli.default_tenant import open_agent, open_home
 from hango.config import LogLevel, ProcessRole, Settings
-from hango.web.app import Stores
+from hango.store import Stores
 
 _SOCKET = "http://unix:"  # how the web server spells where it listens, when that is a socket
 _PROMPT = "What time is it in Tokyo and in Berlin?"
@@ -37,8 +37,10 @@ def serve(bind: str | None) -> None:
     """
     settings = start(LogLevel.INFO, {"HANGO_BIND": bind})
     plugins = app.load_plugins(settings)
+    from hango import serve as server  # noqa: PLC0415 - loads the web server, which no other command needs
+
     with app.open_database(settings) as dsn:
-        trio.run(partial(app.serve, settings, plugins, dsn))
+        trio.run(partial(server.serve, settings, plugins, dsn))
 
 
 @click.command()
@@ -52,8 +54,10 @@ def dev(bind: str | None) -> None:
     settings = start(LogLevel.INFO, {"HANGO_BIND": bind})
     settings = attrs.evolve(settings, database_url=None, role=ProcessRole.ALL)
     plugins = app.load_plugins(settings)
+    from hango import serve as server  # noqa: PLC0415 - loads the web server, which no other command needs
+
     with app.open_database(settings) as dsn:
-        trio.run(partial(app.serve, settings, plugins, dsn, welcome=partial(_welcome, settings)))
+        trio.run(partial(server.serve, settings, plugins, dsn, welcome=partial(_welcome, settings)))
 
 
 async def _welcome(settings: Settings, stores: Stores, url: str) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import attrs
 from attrs import field
 
-from hango.config.kinds import (
+from hango.config.parsers import (
     API_KEY,
     BASE_URL,
     BIND,
@@ -31,8 +31,8 @@ from hango.config.kinds import (
     show_duration,
     size,
 )
+from hango.embedded.paths import default_data_dir
 from hango.errors import ConfigError
-from hango.store.embedded.folders import default_data_dir
 
 _PREFIX = "HANGO_"
 # An executor stops a tenth of the lease before its end (rule 4 of the design).

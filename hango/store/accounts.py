@@ -15,12 +15,12 @@ import asyncpg
 import attrs
 
 from hango.codec import clean_text
+from hango.db.connections import Connection
+from hango.db.pool import Pool, execute
+from hango.db.queries import QUERIES
 from hango.domain import ApiKey, Role, Tenant, User, UserStatus, new_id
 from hango.errors import AlreadyExists, LastOwner, NotFound
 from hango.store import rows
-from hango.store.connections import Connection
-from hango.store.pool import Pool, execute
-from hango.store.queries import QUERIES
 
 INSERT_TENANT = QUERIES["insert_tenant"]
 GET_TENANT_BY_SLUG = QUERIES["get_tenant_by_slug"]

@@ -9,11 +9,11 @@ import asyncpg
 import attrs
 
 from hango.codec import clean_text
+from hango.db.pool import Pool
+from hango.db.queries import QUERIES, Query, Row
 from hango.domain import AgentDefinition, Gate, Limits, new_id
 from hango.errors import AlreadyExists, NotFound
 from hango.store import rows
-from hango.store.pool import Pool
-from hango.store.queries import QUERIES, Query
 
 INSERT_AGENT = QUERIES["insert_agent"]
 UPDATE_AGENT = QUERIES["update_agent"]
@@ -68,7 +68,7 @@ class Agents:
 
     async def _store(
         self, query: Query, tenant_id: UUID, agent_id: UUID, agent: NewAgent, actor: UUID | None
-    ) -> Sequence[rows.Row]:
+    ) -> Sequence[Row]:
         try:
             return await self._pool.write(
                 query,

@@ -11,10 +11,10 @@ from uuid import UUID
 
 import attrs
 
+from hango.db.pool import Pool
+from hango.db.queries import QUERIES
 from hango.domain import AuditEvent
 from hango.store import rows
-from hango.store.pool import Pool
-from hango.store.queries import QUERIES
 
 LIST_AUDIT_EVENTS = QUERIES["list_audit_events"]
 

@@ -4,7 +4,7 @@ Every fenced statement takes the run's row with a lock, tests owner, epoch and e
 derives everything else from that row.  No row means that the fence did not hold, or that the very
 same write had landed before (its answer was lost): then the run is read again, to tell which.
 
-Used by `hango.store.transcript` and `hango.store.effects`; nobody else writes for a running run.
+Used by `hango.store.claims` and `hango.store.tool_ledger`; nobody else writes for a running run.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ import asyncpg
 import attrs
 import trio
 
+from hango.db.pool import WRITE_DEADLINE, Pool
+from hango.db.queries import QUERIES, Query, Row
 from hango.domain import Run, RunState
 from hango.errors import NotFound, StateConflict, StoreUnavailable
-from hango.store.pool import WRITE_DEADLINE, Pool
-from hango.store.queries import QUERIES, Query
-from hango.store.rows import Row
 from hango.telemetry import metrics, names
 
 READ_FATE = QUERIES["read_fate"]

@@ -15,8 +15,8 @@ from uuid import UUID
 
 import attrs
 
-from hango.store.pool import Pool
-from hango.store.queries import QUERIES, Query
+from hango.db.pool import Pool
+from hango.db.queries import QUERIES, Query
 
 LIST_SESSION_PAGE = QUERIES["list_session_page"]
 

@@ -14,11 +14,11 @@ import asyncpg
 import attrs
 import trio
 
+from hango.db.pool import Pool
+from hango.db.queries import QUERIES, Row
 from hango.errors import StoreUnavailable
 from hango.store import rows
-from hango.store.pool import Pool
-from hango.store.queries import QUERIES
-from hango.store.transcript import Claim, ClaimKey
+from hango.store.claims import Claim, ClaimKey
 from hango.telemetry import metrics, names
 
 LIST_CLAIMABLE_HEADS = QUERIES["list_claimable_heads"]
@@ -31,7 +31,7 @@ RECLAIM_LAPSED_RUNS = QUERIES["reclaim_lapsed_runs"]
 _MARGIN = 0.1  # of the ttl: what clocks and schedulers may differ by before two owners overlap
 _SWEEP_PAGE = 100  # rows locked at once
 # Seconds after which a claim that was asked for is made or never will be: it is sent within
-# WRITE_DEADLINE, and the server gives up on a lock within the 20 s of `hango.store.connections`.
+# WRITE_DEADLINE, and the server gives up on a lock within the 20 s of `hango.db.connections`.
 _ANSWERLESS = 30.0
 
 
@@ -151,7 +151,7 @@ class RunQueue:
         if over:
             del self._unanswered[session_id]
 
-    def _claimed(self, answer: rows.Row, asked_at: float) -> Claim | None:
+    def _claimed(self, answer: Row, asked_at: float) -> Claim | None:
         if answer["id"] is None:
             if answer["due"]:
                 _count_claim("lost")
@@ -209,7 +209,7 @@ class RunQueue:
                 return total
 
 
-def _key(row: rows.Row) -> ClaimKey:
+def _key(row: Row) -> ClaimKey:
     return (row["run_id"], row["claim_epoch"])
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
-import asyncpg
 import attrs
 import cattrs
 
 from hango.codec import blocks_from_json, blocks_to_json, dump_json
+from hango.db.queries import Row
 from hango.domain import (
     AgentDefinition,
     ApiKey,
@@ -36,7 +36,6 @@ from hango.domain import (
     User,
 )
 
-Row: TypeAlias = "asyncpg.Record | Mapping[str, Any]"
 T = TypeVar("T")
 
 _converter = cattrs.Converter()

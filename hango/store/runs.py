@@ -1,6 +1,6 @@
 """Runs as their users see them; every call is bounded by `visibility`.
 
-What workers do with a run is in `hango.store.queue` and `hango.store.transcript`.
+What workers do with a run is in `hango.store.queue` and `hango.store.claims`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from uuid import UUID
 import attrs
 
 from hango.codec import blocks_to_json, dump_json
+from hango.db.connections import Connection
+from hango.db.pool import Pool, execute
+from hango.db.queries import QUERIES, Row
 from hango.domain import Block, Run, RunState, Scope, new_id
 from hango.errors import KeyReused, NotFound, SessionQueueFull
 from hango.store import rows
-from hango.store.connections import Connection
-from hango.store.pool import Pool, execute
-from hango.store.queries import QUERIES
 from hango.store.visibility import visibility
 
 LOCK_SESSION = QUERIES["lock_session"]
@@ -62,7 +62,7 @@ class _Order:
                 return Created(rows.run(earlier), replayed=True)
             return Created(await self._insert(connection, said, digest), replayed=False)
 
-    async def _find(self, connection: Connection, key: str) -> rows.Row | None:
+    async def _find(self, connection: Connection, key: str) -> Row | None:
         found = await execute(
             connection,
             FIND_KEYED_RUN,

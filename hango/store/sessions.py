@@ -8,12 +8,12 @@ from uuid import UUID
 import attrs
 
 from hango.codec import blocks_to_json, clean_text, dump_json
+from hango.db.connections import Connection
+from hango.db.pool import Pool, execute
+from hango.db.queries import QUERIES
 from hango.domain import Block, Message, MessageRole, Scope, Session, new_id
 from hango.errors import NotFound, SessionBusy
 from hango.store import rows
-from hango.store.connections import Connection
-from hango.store.pool import Pool, execute
-from hango.store.queries import QUERIES
 from hango.store.visibility import visibility
 
 INSERT_SESSION = QUERIES["insert_session"]

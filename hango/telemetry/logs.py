@@ -22,8 +22,8 @@ from uuid import UUID
 from opentelemetry import trace
 
 from hango.codec import clean_text
+from hango.redaction import redact
 from hango.telemetry import names
-from hango.telemetry.redaction import redact
 
 # They tell every connection and request at INFO; what matters of that, hango tells itself.
 _CHATTY = ("asyncio", "asyncpg", "httpcore", "httpx", "hypercorn", "quart", "trio_asyncio")

@@ -20,7 +20,7 @@ import attrs
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from hango.store.pool import Pool, open_pool
+from hango.db.pool import Pool, open_pool
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 """What the database is told when the clock stands at 0."""

@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 
 import trio
 
-from hango.store.connections import Connection
-from hango.store.embedded import embedded_postgres
-from hango.store.migrations import migrate
-from hango.store.pool import Pool, open_pool
-from hango.store.rows import Row
+from hango.db.connections import Connection
+from hango.db.migrations import migrate
+from hango.db.pool import Pool, open_pool
+from hango.db.queries import Row
+from hango.embedded import embedded_postgres
 
 SERVER_SETTING = "HANGO_TEST_DATABASE_URL"
 """Names, with a superuser's URL, a server to use instead of one of our own."""

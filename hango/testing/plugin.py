@@ -28,13 +28,13 @@ from hango.testing.databases import (
     template_database,
     temporary_database,
 )
+from hango.testing.seeded_tenant import World, make_world
 from hango.testing.workers import Worker
-from hango.testing.world import World, make_world
 
 if TYPE_CHECKING:
     import httpx
 
-    from hango.store.pool import Pool
+    from hango.db.pool import Pool
     from hango.testing.serving import Server
     from hango.web.app import WebSettings
 
@@ -100,9 +100,10 @@ def hango_web_settings() -> WebSettings:
 @pytest.fixture
 async def hango_server(hango_pool: Pool, hango_web_settings: WebSettings) -> AsyncIterator[Server]:
     """Have the API served on a real socket."""
-    from hango.testing.serving import running_server, stores_of  # noqa: PLC0415 - as above
+    from hango.store import Stores  # noqa: PLC0415 - as above
+    from hango.testing.serving import running_server  # noqa: PLC0415 - as above
 
-    async with running_server(stores_of(hango_pool), hango_web_settings) as server:
+    async with running_server(Stores.on(hango_pool), hango_web_settings) as server:
         yield server
 
 

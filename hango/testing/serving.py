@@ -12,14 +12,9 @@ import attrs
 import httpx
 import trio
 
-from hango.store.accounts import Accounts
-from hango.store.agents import Agents
-from hango.store.audit import Audit
-from hango.store.pool import Pool
-from hango.store.runs import Runs
-from hango.store.sessions import Sessions
+from hango.store import Stores
 from hango.testing.clock import passing
-from hango.web.app import Stores, WebSettings, create_app
+from hango.web.app import WebSettings, create_app
 from hango.web.endings import Endings
 from hango.web.server import serve
 
@@ -40,11 +35,6 @@ class Server:
     draining: trio.Event
     stop: trio.Event
     stopped: trio.Event
-
-
-def stores_of(pool: Pool) -> Stores:
-    """Return all stores over *pool*."""
-    return Stores(Accounts(pool), Agents(pool), Sessions(pool), Runs(pool), Audit(pool), pool)
 
 
 @asynccontextmanager

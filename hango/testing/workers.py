@@ -16,11 +16,11 @@ import attrs
 import trio
 
 from hango.actors import WorkerSettings, Workshop, supervise
-from hango.actors.prepare import Prepare
+from hango.actors.execution import Prepare
 from hango.agent import UNHEARD, EventSink, Guardrail, Provider, Verifier
+from hango.db.connections import Connector
+from hango.db.pool import Pool
 from hango.domain import new_id
-from hango.store.connections import Connector
-from hango.store.pool import Pool
 from hango.store.queue import RunQueue
 from hango.testing.clock import open_here, passing
 from hango.testing.databases import sql

@@ -8,7 +8,7 @@ import attrs
 
 from hango.codec import cut_text
 from hango.errors import InvalidInput
-from hango.telemetry.raised import MAX_MESSAGE, leaves_of, located, message_of, told
+from hango.safe_errors import MAX_MESSAGE, leaves_of, located, message_of, told
 
 
 class ErrorKind(StrEnum):

@@ -18,11 +18,11 @@ import trio
 from hango.codec import cut_text
 from hango.domain import Ledger, Result, ToolContext, ToolDefinition, ToolUseBlock
 from hango.errors import RegistrationError
+from hango.safe_errors import MAX_MESSAGE
 from hango.telemetry import metrics, names
-from hango.telemetry.raised import MAX_MESSAGE
 from hango.threads import Threads
-from hango.tools.effects import MAY_HAVE, RECORDED, denied, once
 from hango.tools.failures import ErrorKind, Failure
+from hango.tools.replay import MAY_HAVE, RECORDED, denied, once
 from hango.tools.tool import Tool, as_result
 
 UNKNOWN = "_unknown"  # label of names no registry knows: a model makes up as many as it likes

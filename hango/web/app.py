@@ -13,12 +13,8 @@ from quart import Blueprint, Response
 from quart_trio import QuartTrio
 from werkzeug.exceptions import HTTPException
 
-from hango.store.accounts import Accounts
-from hango.store.agents import Agents
-from hango.store.audit import Audit
-from hango.store.pool import Pool
-from hango.store.runs import Runs
-from hango.store.sessions import Sessions
+from hango.db.pool import Pool
+from hango.store import Stores
 from hango.web.admin import AuditRoutes, UserRoutes
 from hango.web.agents import AgentRoutes, Registered
 from hango.web.auth import AuthRoutes
@@ -28,18 +24,6 @@ from hango.web.problem import DRAINING, Refused, answer_error
 from hango.web.runs import RunRoutes
 from hango.web.sessions import SessionRoutes
 from hango.web.wire import answer
-
-
-@attrs.frozen
-class Stores:
-    """What the application reads and writes."""
-
-    accounts: Accounts
-    agents: Agents
-    sessions: Sessions
-    runs: Runs
-    audit: Audit
-    pool: Pool
 
 
 @attrs.frozen

@@ -16,9 +16,9 @@ from uuid import UUID
 import attrs
 import trio
 
+from hango.db.pool import Pool
 from hango.domain import Run, Scope
 from hango.errors import StoreUnavailable
-from hango.store.pool import Pool
 from hango.store.runs import Runs
 
 # seconds between two looks of one who waits while no ring can be heard

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hango.store.pool import Pool
+from hango.db.pool import Pool
 
 from support.crashes import Stage
 from support.forks import Forks

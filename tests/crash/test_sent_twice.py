@@ -9,7 +9,7 @@ import attrs
 import pytest
 import trio
 
-from hango.store.pool import open_pool
+from hango.db.pool import open_pool
 from hango.telemetry import names
 
 from support.commits import stand_in

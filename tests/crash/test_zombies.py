@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import attrs
 import pytest
 
+from hango.db.notifications import CHANNEL, Ring
+from hango.db.queries import Row
 from hango.domain import RunState, ToolResultBlock, new_id
-from hango.store.listen import CHANNEL, Ring
-from hango.store.rows import Row
 
 from support.crashes import Stage, repeated, unsafe
 from support.lives import Cut, Life, commits, rejected

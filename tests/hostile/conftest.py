@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import attrs
 import pytest
 
-from hango.store.pool import Pool
+from hango.db.pool import Pool
 
 from support.api import SETTINGS, Api, serving
 

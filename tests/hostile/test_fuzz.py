@@ -20,8 +20,8 @@ import trio
 from hostile.fuzz import Requests
 from hostile.fuzz_client import Client
 
+from hango.db.pool import Pool
 from hango.domain import Role, User
-from hango.store.pool import Pool
 
 from support.processes import Running, started
 from support.world import World, make_world

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from hango.agent.accumulator import MAX_ANSWER, MAX_BLOCK
-from hango.agent.repair import INTERRUPTED
+from hango.agent.history import INTERRUPTED
 from hango.domain import (
     Effects,
     ErrorCode,
@@ -18,7 +18,7 @@ from hango.domain import (
     TextBlock,
     ToolResultBlock,
 )
-from hango.telemetry.raised import MAX_MESSAGE
+from hango.safe_errors import MAX_MESSAGE
 from hango.testing import Answer, FakeProvider, answer, call, text
 from hango.tools import tool
 

@@ -15,9 +15,9 @@ from hostile.misbehaving import GOOD, LATE, named
 from hostile.raising import RAISING, SECRET
 from hostile.returning import RETURNING
 
+from hango.db.pool import Pool
 from hango.domain import Block, Run, RunState, ToolResultBlock
-from hango.store.pool import Pool
-from hango.telemetry.raised import MAX_MESSAGE
+from hango.safe_errors import MAX_MESSAGE
 
 from support.processes import Running, started
 from support.processes import until as patiently

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hango.store.pool import Pool
+from hango.db.pool import Pool
 
 from support.world import World, make_world, sql
 

@@ -9,12 +9,11 @@ import pytest
 import trio
 
 from hango.codec import clean_text
+from hango.db.pool import Pool
+from hango.db.queries import Query, Row
 from hango.domain import EarlierCall, Effects, Ledger, Result, TurnEnd, Usage, new_id
 from hango.errors import StateConflict
-from hango.store.pool import Pool
-from hango.store.queries import Query
-from hango.store.rows import Row
-from hango.store.transcript import Claim
+from hango.store.claims import Claim
 
 from support.locks import row_held, until_waiting
 from support.turn_one import (

@@ -10,7 +10,7 @@ import trio
 
 from hango.domain import Interrupted, NewMessage, ToolResultBlock, TurnEnd, Usage
 from hango.errors import StateConflict
-from hango.store.transcript import Claim
+from hango.store.claims import Claim
 from hango.telemetry import names
 
 from support.counters import counted

@@ -12,11 +12,11 @@ import attrs
 import pytest
 import trio
 
+from hango.db.connections import Connection
+from hango.db.pool import Pool, execute, open_pool
+from hango.db.queries import QUERIES
 from hango.domain import Effects, Limits, Role, Run, RunState, StopReason, TextBlock, UserStatus
-from hango.store.connections import Connection
 from hango.store.invariants import CHECKS, Violation, check
-from hango.store.pool import Pool, execute, open_pool
-from hango.store.queries import QUERIES
 from hango.testing import FakeProvider, answer, broken, call, failing, hanging, text
 from hango.tools import tool
 

@@ -15,8 +15,8 @@ import pytest
 import trio
 import trio_asyncio
 
+from hango.db.migrations import apply_migrations, migrate, migration_status
 from hango.errors import MigrationError, StoreUnavailable
-from hango.store.migrations import apply_migrations, migrate, migration_status
 
 _PEER = Path(__file__).parents[1] / "support" / "programs" / "migrate.py"
 _SLOW = "create table slow (x int); select pg_sleep(600);"

@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 import pytest
 import trio
 
+from hango.db.connections import Connection
+from hango.db.pool import Pool, open_pool
+from hango.db.queries import QUERIES, Query
 from hango.errors import StoreUnavailable
-from hango.store.connections import Connection
-from hango.store.pool import Pool, open_pool
-from hango.store.queries import QUERIES, Query
 
 from support.world import make_world, sql
 

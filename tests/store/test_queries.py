@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import hango.store
-from hango.store.pool import Pool
-from hango.store.queries import QUERIES, Query, parse
+from hango.db.pool import Pool
+from hango.db.queries import QUERIES, Query, parse
 
 _SOURCES = {
     path.name: path.read_text("utf-8") for path in Path(hango.store.__file__).parent.glob("*.py")

@@ -8,6 +8,9 @@ from uuid import UUID
 import pytest
 import trio
 
+from hango.db.notifications import Ring
+from hango.db.pool import Pool
+from hango.db.queries import Query, Row
 from hango.domain import (
     Interrupted,
     Outcome,
@@ -19,12 +22,8 @@ from hango.domain import (
     new_id,
 )
 from hango.errors import StoreUnavailable
-from hango.store.listen import Ring
-from hango.store.pool import Pool
-from hango.store.queries import Query
+from hango.store.claims import Claim
 from hango.store.queue import RunQueue
-from hango.store.rows import Row
-from hango.store.transcript import Claim
 from hango.telemetry import names
 
 from support.counters import counted

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
+from hango.db.pool import Pool, open_pool
 from hango.domain import Role, Run, RunState, Session, TextBlock, new_id
 from hango.errors import NotFound, SessionBusy, SessionQueueFull
-from hango.store.pool import Pool, open_pool
 
 from support.locks import row_held, until_waiting
 from support.world import World, make_world, sql

@@ -11,9 +11,9 @@ from functools import partial
 import pytest
 import trio
 
+from hango.db.connections import Connection
+from hango.db.pool import Pool, open_pool
 from hango.errors import StoreUnavailable
-from hango.store.connections import Connection
-from hango.store.pool import Pool, open_pool
 
 SSL_REQUEST = struct.pack("!ll", 8, 80877103)
 
@@ -33,7 +33,7 @@ async def test_an_error_nobody_waits_for_is_logged_and_the_pool_goes_on(
     await pool.unit(leave)
     gc.collect()
     await pool.ping(deadline=5)
-    (record,) = [record for record in caplog.records if record.name == "hango.store.connections"]
+    (record,) = [record for record in caplog.records if record.name == "hango.db.connections"]
     assert record.levelno == level
     assert type(error).__name__ in record.getMessage()
     assert str(error) not in record.getMessage()

@@ -10,17 +10,18 @@ import attrs
 import httpx
 import trio
 
+from hango.db.pool import Pool
 from hango.domain import Role, Session, User, new_id
+from hango.store import Stores
 from hango.store.accounts import Accounts
-from hango.store.pool import Pool
 from hango.store.queue import RunQueue
-from hango.testing.serving import Server, running_server, stores_of
+from hango.testing.serving import Server, running_server
 from hango.web.app import WebSettings
 
 from support.contract import keeps_its_promise
 from support.world import World, make_world, sql
 
-__all__ = ["Server", "stores_of"]
+__all__ = ["Server"]
 
 SETTINGS = WebSettings(
     max_body=256 * 1024,
@@ -109,7 +110,7 @@ async def running(
 
     Where *doorbell* is given, it is that database's.
     """
-    stores = attrs.evolve(stores_of(pool), pool=doorbell or pool)
+    stores = attrs.evolve(Stores.on(pool), pool=doorbell or pool)
     async with running_server(stores, settings, bind=bind, graceful=graceful) as server:
         yield server
 

@@ -12,11 +12,10 @@ from typing import Literal, Protocol, TypeAlias
 import attrs
 import pytest
 
+from hango.db.connections import Connection
+from hango.db.pool import WRITE_DEADLINE, Pool
+from hango.db.queries import Query, Row
 from hango.errors import StoreUnavailable
-from hango.store.connections import Connection
-from hango.store.pool import WRITE_DEADLINE, Pool
-from hango.store.queries import Query
-from hango.store.rows import Row
 
 Side: TypeAlias = Literal["before", "after"]
 SIDES: tuple[Side, ...] = ("before", "after")

@@ -13,9 +13,9 @@ from pathlib import Path
 import attrs
 import pytest
 
+from hango.db.queries import Row
 from hango.domain import Effects, Run, Session, new_id
 from hango.store.agents import Agents, NewAgent
-from hango.store.rows import Row
 
 from support.forks import Forks
 from support.lives import Cut, Life

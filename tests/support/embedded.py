@@ -19,10 +19,10 @@ import asyncpg
 import attrs
 import pytest
 
+from hango.embedded import embedded_postgres
+from hango.embedded.paths import Folders, locate
+from hango.embedded.postmaster import Postmaster, find_postmaster, stop
 from hango.errors import EmbeddedPostgresError
-from hango.store.embedded import embedded_postgres
-from hango.store.embedded.folders import Folders, locate
-from hango.store.embedded.postmaster import Postmaster, find_postmaster, stop
 
 PEER = Path(__file__).parent / "programs" / "hold_postgres.py"
 # a test server may lose everything in a power cut

@@ -18,7 +18,7 @@ import pytest
 import trio
 
 from hango.actors import Workshop, supervise
-from hango.store.pool import Pool, open_pool
+from hango.db.pool import Pool, open_pool
 from hango.store.queue import RunQueue
 from hango.telemetry import names
 

@@ -10,8 +10,8 @@ from uuid import UUID
 import trio
 import trio_asyncio
 
-from hango.store.pool import Pool
-from hango.store.rows import Row
+from hango.db.pool import Pool
+from hango.db.queries import Row
 
 from support.world import sql
 

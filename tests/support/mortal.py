@@ -15,8 +15,8 @@ import attrs
 import trio
 
 from hango.agent import RunResult, Verdict, Verifier
+from hango.db.pool import Pool
 from hango.domain import Block, Effects, Gate, ProviderRequest, ToolContext
-from hango.store.pool import Pool
 from hango.store.runs import Runs
 from hango.testing import Answer, FakeProvider
 from hango.tools import Tool, tool

@@ -26,9 +26,9 @@ import psutil
 import trio
 import trio_asyncio
 
+from hango.db.connections import Connection
+from hango.db.pool import Pool
 from hango.errors import StoreUnavailable
-from hango.store.connections import Connection
-from hango.store.pool import Pool
 
 from support.locks import uncommitted, until_waiting
 from support.own_server import Server

@@ -16,9 +16,9 @@ import attrs
 import psutil
 import trio
 
-from hango.store.embedded import embedded_postgres
-from hango.store.embedded.folders import locate
-from hango.store.embedded.postmaster import find_postmaster, stop
+from hango.embedded import embedded_postgres
+from hango.embedded.paths import locate
+from hango.embedded.postmaster import find_postmaster, stop
 from hango.testing.databases import with_database
 
 # It may lose everything in a power cut, but nothing that is committed when it crashes.

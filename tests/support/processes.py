@@ -15,7 +15,7 @@ from pathlib import Path
 import attrs
 import trio
 
-from hango.store.embedded import embedded_postgres
+from hango.embedded import embedded_postgres
 
 # Warnings are errors, as in the tests; trio-asyncio has one on Python 3.12 and 3.13.
 _WARNINGS = ("-W", "error", "-W", "ignore:'AbstractChildWatcher' is deprecated:DeprecationWarning")

@@ -12,8 +12,8 @@ import attrs
 import trio
 from trio.testing import MockClock
 
+from hango.db.pool import Pool
 from hango.domain import Effects, Run, RunState, ToolContext, ToolResultBlock
-from hango.store.pool import Pool
 from hango.testing import Answer, FakeProvider, answer, call, text
 from hango.tools import Tool, tool
 

@@ -17,7 +17,7 @@ from hango.domain import (
     Run,
     Session,
 )
-from hango.store.transcript import Claim
+from hango.store.claims import Claim
 from hango.testing import FakeProvider
 
 from support.workers import Gate, Recorder, registry_of

@@ -10,8 +10,8 @@ import trio
 import trio.testing
 
 from hango.domain import Effects, Result, ToolContext, ToolUseBlock
+from hango.safe_errors import MAX_MESSAGE
 from hango.telemetry import names
-from hango.telemetry.raised import MAX_MESSAGE
 from hango.testing import MemoryLedger
 from hango.tools import Registry, Threads, Tool, View, tool
 

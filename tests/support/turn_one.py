@@ -11,6 +11,8 @@ from functools import partial
 
 import pytest
 
+from hango.db.pool import Pool
+from hango.db.queries import QUERIES, Query, Row
 from hango.domain import (
     Effects,
     Interrupted,
@@ -29,10 +31,7 @@ from hango.domain import (
     new_id,
 )
 from hango.errors import StoreUnavailable
-from hango.store.pool import Pool
-from hango.store.queries import QUERIES, Query
-from hango.store.rows import Row
-from hango.store.transcript import Claim
+from hango.store.claims import Claim
 
 from support.locks import Fetch
 from support.world import World, sql

@@ -12,8 +12,8 @@ import attrs
 import trio
 import trio_asyncio
 
-from hango.store.connections import Connection
-from hango.store.pool import Pool
+from hango.db.connections import Connection
+from hango.db.pool import Pool
 
 from support.commits import Commit, Hop, Numbered, Rows, Side, Statement, Work
 from support.locks import until_waiting

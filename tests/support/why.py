@@ -16,6 +16,9 @@ import pytest
 import trio
 
 from hango.actors import Prepared, Workshop
+from hango.db.pool import Pool
+from hango.db.queries import Query
+from hango.db.queries import Row as StoredRow
 from hango.domain import (
     Effects,
     ErrorCode,
@@ -27,10 +30,7 @@ from hango.domain import (
     ToolContext,
 )
 from hango.errors import StoreUnavailable
-from hango.store.pool import Pool
-from hango.store.queries import Query
-from hango.store.rows import Row as StoredRow
-from hango.store.transcript import Claim
+from hango.store.claims import Claim
 from hango.testing import FakeProvider
 from hango.tools import Tool, tool
 

@@ -18,16 +18,15 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from hango.actors import WorkerSettings
 from hango.agent import EventSink, Provider, Verifier
+from hango.db.connections import Connector
+from hango.db.pool import Pool
+from hango.db.queries import Query, Row
 from hango.domain import Block, Effects, ProviderRequest, RunEvent, TextBlock, new_id
 from hango.errors import StoreUnavailable
-from hango.store.connections import Connector
-from hango.store.pool import Pool
-from hango.store.queries import Query
-from hango.store.rows import Row
 from hango.testing import text
 from hango.testing.clock import EPOCH, settle
+from hango.testing.seeded_tenant import until
 from hango.testing.workers import NONE, Worker, registry_of, running_worker
-from hango.testing.world import until
 from hango.tools import Tool, tool
 
 from support.world import World

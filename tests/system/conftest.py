@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hango.store.pool import Pool
+from hango.db.pool import Pool
 
 from support.api import Api, serving
 from support.fleet import Fleet

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import pytest
 import trio
 
+from hango.db.pool import Pool
+from hango.db.queries import Query, Row
 from hango.domain import RunState
 from hango.errors import StoreUnavailable
-from hango.store.pool import Pool
-from hango.store.queries import Query
-from hango.store.rows import Row
 from hango.testing import FakeProvider, call, text
 
 from support.workers import Gate, working

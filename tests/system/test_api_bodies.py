@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import trio
 
+from hango.db.pool import Pool
 from hango.domain import Role, Session
-from hango.store.pool import Pool
 
 from support.api import SETTINGS, Api, is_problem, serving
 

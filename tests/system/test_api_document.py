@@ -10,20 +10,21 @@ import pytest
 import trio
 from jsonschema import Draft202012Validator
 
-from hango.store.pool import Pool
+from hango.db.pool import Pool
+from hango.store import Stores
 from hango.web import problem
 from hango.web.app import create_app
 from hango.web.openapi import OPERATIONS
 from hango.web.openapi.operations import ROOMS
 from hango.web.openapi.schemas import SCHEMAS
 
-from support.api import SETTINGS, Api, stores_of
+from support.api import SETTINGS, Api
 from support.contract import DOCUMENT
 
 
 async def test_the_routes_are_those_of_the_document(pool: Pool) -> None:
     """Every route the application has is described, and every one described is there."""
-    app = create_app(stores_of(pool), SETTINGS, trio.Event()).asgi
+    app = create_app(Stores.on(pool), SETTINGS, trio.Event()).asgi
     routes = {
         (method, re.sub(r"<(\w+)>", r"{\1}", rule.rule))
         for rule in app.url_map.iter_rules()

@@ -7,8 +7,8 @@ import httpx
 import pytest
 import trio
 
+from hango.db.pool import open_pool
 from hango.domain import Role, Session, new_id
-from hango.store.pool import open_pool
 
 from support.api import Api, is_problem, running
 from support.locks import row_held, until_waiting

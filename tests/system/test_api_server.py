@@ -16,12 +16,13 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from hango.db.pool import Pool, open_pool
 from hango.domain import Role, TextBlock
-from hango.store.pool import Pool, open_pool
+from hango.store import Stores
 from hango.web import server
 from hango.web.app import WebSettings, create_app
 
-from support.api import SETTINGS, Api, is_problem, running, serving, stores_of
+from support.api import SETTINGS, Api, is_problem, running, serving
 
 UPGRADE = b"GET /v1/runs HTTP/1.1\r\nHost: hango\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: "
 
@@ -262,7 +263,7 @@ async def test_without_a_database_it_lives_but_is_not_ready() -> None:
 
 async def test_a_port_in_use_is_an_error_at_once(api: Api) -> None:
     """A server that cannot listen says so to whoever starts it."""
-    app = create_app(stores_of(api.pool), SETTINGS, trio.Event())
+    app = create_app(Stores.on(api.pool), SETTINGS, trio.Event())
     with trio.fail_after(10), pytest.raises(OSError, match="in use"):
         await server.serve(app, api.url.removeprefix("http://"), stop=trio.Event())
 

@@ -10,9 +10,9 @@ import httpx
 import pytest
 import trio
 
+from hango.db.pool import Pool, open_pool
 from hango.domain import Role, Run
 from hango.providers import DemoProvider
-from hango.store.pool import Pool, open_pool
 from hango.web import endings
 
 from support.api import Api, is_problem, serving

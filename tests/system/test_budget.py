@@ -10,10 +10,9 @@ import pytest
 import trio
 import trio.testing
 
+from hango.db.pool import Pool, Work
+from hango.db.queries import Query, Row
 from hango.domain import Block, RunState
-from hango.store.pool import Pool, Work
-from hango.store.queries import Query
-from hango.store.rows import Row
 from hango.testing import FakeProvider, call, text
 
 from support.workers import Gate, until, working

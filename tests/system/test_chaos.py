@@ -11,8 +11,8 @@ import psutil
 import pytest
 import trio
 
-from hango.testing.chaos.__main__ import _report
-from hango.testing.chaos.storm import Result
+from hango.chaos.__main__ import _report
+from hango.chaos.scenario import Result
 
 from support.embedded import temporary_folder
 from support.processes import COMMAND, Finished, environment, hango, started

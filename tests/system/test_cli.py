@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hango.store import migrations
+from hango.db import migrations
+from hango.db.pool import open_pool
 from hango.store.accounts import Accounts
-from hango.store.pool import open_pool
 
 from support.embedded import temporary_folder
 from support.locks import until_waiting

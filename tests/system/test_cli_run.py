@@ -11,8 +11,8 @@ from uuid import UUID
 import pytest
 import trio
 
+from hango.db.pool import open_pool
 from hango.domain import RunState
-from hango.store.pool import open_pool
 
 from support.embedded import temporary_folder
 from support.llm_server import delta, error_reply, finish, serve_llm, sse, stream_reply

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from hango.store.pool import Pool
+from hango.db.pool import Pool
 
 from support.embedded import temporary_folder
 from support.processes import hango

@@ -9,10 +9,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from hango.db.pool import open_pool
 from hango.domain import (
     RunState,
 )
-from hango.store.pool import open_pool
 from hango.testing import FakeProvider, call, hanging, text
 
 from support.locks import row_held, until_waiting

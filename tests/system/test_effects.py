@@ -12,11 +12,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from hango.db.pool import Pool, open_pool
+from hango.db.queries import Query, Row
 from hango.domain import Effects, RunState, ToolContext
 from hango.errors import StoreUnavailable
-from hango.store.pool import Pool, open_pool
-from hango.store.queries import Query
-from hango.store.rows import Row
 from hango.testing import FakeProvider, answer, call, text
 from hango.tools import tool
 

@@ -13,9 +13,9 @@ import pytest
 import trio
 import trio_asyncio
 
+from hango.embedded import embedded_postgres
+from hango.embedded.postmaster import serves
 from hango.errors import EmbeddedPostgresError
-from hango.store.embedded import embedded_postgres
-from hango.store.embedded.postmaster import serves
 
 from support.embedded import (
     FAST,

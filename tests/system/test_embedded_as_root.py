@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from hango.store.embedded import embedded_postgres, relocation
-from hango.store.embedded.account import choose_account
-from hango.store.embedded.installations import find_installation
+from hango.embedded import binaries_for_root, embedded_postgres
+from hango.embedded.binaries import find_installation
+from hango.embedded.os_user import choose_account
 
 from support.embedded import (
     FAST,
@@ -115,7 +115,7 @@ def test_programs_only_root_can_reach_are_copied_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An environment below ``/root`` works: what the server needs is copied to where it can go."""
-    monkeypatch.setattr(relocation, "COPIES", folder / "copies")
+    monkeypatch.setattr(binaries_for_root, "COPIES", folder / "copies")
     bindir = _private_copy(folder)
     for _ in range(2):
         with embedded_postgres(folder / "data", bindir, FAST) as dsn:
@@ -129,7 +129,7 @@ def test_programs_only_root_can_reach_are_copied_once(
 
 def test_copies_others_could_change_are_not_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs that root starts come from a folder of root's alone."""
-    monkeypatch.setattr(relocation, "COPIES", folder / "copies")
+    monkeypatch.setattr(binaries_for_root, "COPIES", folder / "copies")
     (folder / "copies").mkdir()
     (folder / "copies").chmod(0o777)
     assert "not root's alone" in refused(folder / "data", _private_copy(folder))
@@ -139,7 +139,7 @@ def test_a_private_folder_that_is_no_installation_is_not_copied(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody's home is copied because a program lies in it."""
-    monkeypatch.setattr(relocation, "COPIES", folder / "copies")
+    monkeypatch.setattr(binaries_for_root, "COPIES", folder / "copies")
     bindir = folder / "private" / "bin"
     bindir.mkdir(parents=True)
     bindir.parent.chmod(0o700)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from hango.store.embedded import embedded_postgres
-from hango.store.embedded.account import choose_account
-from hango.store.embedded.installations import find_installation
+from hango.embedded import embedded_postgres
+from hango.embedded.binaries import find_installation
+from hango.embedded.os_user import choose_account
 
 from support.embedded import (
     FAST,

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from hango.store.embedded import embedded_postgres
-from hango.store.embedded.account import choose_account
-from hango.store.embedded.installations import find_installation
-from hango.store.embedded.postmaster import serves
+from hango.embedded import embedded_postgres
+from hango.embedded.binaries import find_installation
+from hango.embedded.os_user import choose_account
+from hango.embedded.postmaster import serves
 
 from support.embedded import (
     FAST,

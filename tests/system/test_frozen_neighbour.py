@@ -11,8 +11,8 @@ import attrs
 import pytest
 import trio
 
+from hango.db.pool import Pool
 from hango.domain import Block, ProviderRequest, Run, RunState, ToolResultBlock
-from hango.store.pool import Pool
 from hango.testing import Answer, FakeProvider, call, text, waiting
 from hango.testing.plugin import LeaseClock
 from hango.testing.workers import own_pool

@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from hango import BeforeToolEvent, Effects, RunResult, ToolContext, Verdict, all_todos_done, tool
+from hango.db.pool import Pool
 from hango.domain import (
     ErrorCode,
     Gate,
@@ -19,7 +20,6 @@ from hango.domain import (
     ToolResultBlock,
     Usage,
 )
-from hango.store.pool import Pool
 from hango.testing import Answer, FakeProvider, answer, call, text
 from hango.testing.plugin import LeaseClock, World, make_world, sql
 from hango.tools.builtin import make_todowrite

@@ -11,8 +11,8 @@ import pytest
 import trio
 
 from hango.domain import RunState
+from hango.store.claims import Claim
 from hango.store.queue import RunQueue
-from hango.store.transcript import Claim
 from hango.testing import FakeProvider
 from hango.testing.clock import EPOCH
 from hango.testing.plugin import LeaseClock

@@ -18,8 +18,8 @@ from hango.domain import (
     RunState,
     Usage,
 )
+from hango.store.claims import Claim
 from hango.store.queue import Renewal
-from hango.store.transcript import Claim
 from hango.telemetry import names
 from hango.testing import FakeProvider, call, text
 

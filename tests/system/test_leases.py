@@ -10,8 +10,8 @@ from trio.testing import wait_all_tasks_blocked
 from hango.actors.actor import Inbox, spawn
 from hango.actors.leases import Leases
 from hango.domain import Run, RunState, new_id
+from hango.store.claims import Claim
 from hango.store.queue import Renewal
-from hango.store.transcript import Claim
 from hango.telemetry import names
 from hango.testing import FakeProvider, call, hanging, text, waiting
 from hango.testing.plugin import LeaseClock, World, sql

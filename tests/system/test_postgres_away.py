@@ -15,9 +15,9 @@ import httpx
 import pytest
 import trio
 
+from hango.db.pool import Pool, open_pool
 from hango.domain import Run, RunState
 from hango.store.invariants import check
-from hango.store.pool import Pool, open_pool
 from hango.testing.databases import template_database, temporary_database
 from hango.testing.workers import own_pool
 

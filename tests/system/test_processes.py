@@ -11,8 +11,8 @@ import httpx
 import pytest
 import trio
 
+from hango.db.pool import open_pool
 from hango.domain import Role, Run, RunState
-from hango.store.pool import open_pool
 
 from support.llm_server import LlmServer, Reply, delta, finish, serve_llm, sse, stream_reply
 from support.processes import Running, data_folder, environment, hango, started, until

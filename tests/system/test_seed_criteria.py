@@ -22,7 +22,7 @@ from hango.domain import (
     TextBlock,
     ToolResultBlock,
 )
-from hango.store.transcript import Claim
+from hango.store.claims import Claim
 from hango.telemetry import names
 from hango.testing import Answer, FakeProvider, answer, call, text
 from hango.tools import builtin_tools, tool

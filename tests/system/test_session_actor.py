@@ -10,6 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from hango.agent import AgentLoop
+from hango.db.pool import Pool, open_pool
 from hango.domain import (
     ErrorCode,
     Limits,
@@ -24,8 +25,7 @@ from hango.domain import (
     UserStatus,
 )
 from hango.errors import StateConflict, StoreUnavailable
-from hango.store.pool import Pool, open_pool
-from hango.store.transcript import Claim
+from hango.store.claims import Claim
 from hango.telemetry.logs import TextLines
 from hango.testing import FakeProvider, call, hanging, text
 from hango.testing.scripts import USAGE

@@ -9,9 +9,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import attrs
 import pytest
 
+from hango.db.migrations import _LOCK
 from hango.domain import Run, RunState
 from hango.store.invariants import check
-from hango.store.migrations import _LOCK
 
 from support.durable_plugin import TOOLS, model
 from support.fleet import Fleet

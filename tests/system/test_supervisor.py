@@ -9,6 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from hango.db.pool import open_pool
 from hango.domain import (
     Block,
     Effects,
@@ -20,7 +21,6 @@ from hango.domain import (
     ToolStarted,
     TurnStarted,
 )
-from hango.store.pool import open_pool
 from hango.telemetry import names
 from hango.testing import Answer, FakeProvider, call, failing, hanging, text, waiting
 from hango.tools import tool

@@ -37,7 +37,9 @@ def test_the_public_names() -> None:
     assert hango.testing.plugin.__all__ == ["LeaseClock", "Worker", "World", "make_world", "sql"]
 
 
-@pytest.mark.parametrize("module", ["hango.testing", "hango.testing.clock", "hango.testing.world"])
+@pytest.mark.parametrize(
+    "module", ["hango.testing", "hango.testing.clock", "hango.testing.seeded_tenant"]
+)
 def test_only_the_plugin_needs_pytest(module: str) -> None:
     """Scripted models, clock and world can be had with any other runner of tests."""
     hide = "import sys; sys.modules.update(dict.fromkeys(['pytest', '_pytest', 'pytest_trio']))"

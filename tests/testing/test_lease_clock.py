@@ -10,8 +10,8 @@ import pytest
 import trio
 import trio_asyncio
 
+from hango.db.pool import Pool
 from hango.domain import Effects
-from hango.store.pool import Pool
 from hango.testing import FakeProvider, call, clock, hanging, text
 from hango.testing.plugin import LeaseClock, World, sql
 from hango.tools import tool

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import trio
 
+from hango.db.pool import open_pool
 from hango.errors import StoreUnavailable
-from hango.store.pool import open_pool
 
 CONFTEST = 'pytest_plugins = ["hango.testing.plugin"]\n'
 TESTS = """

@@ -9,7 +9,7 @@ from functools import partial
 
 import trio
 
-from hango.store.pool import Pool
+from hango.db.pool import Pool
 from hango.testing.plugin import sql
 
 

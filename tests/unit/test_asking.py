@@ -12,14 +12,14 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from hango.agent import asking
-from hango.agent.asking import Raised
+from hango.agent import callbacks
+from hango.agent.callbacks import Raised
 from hango.threads import Threads
 
 Question: TypeAlias = Callable[[str], object]
 PATIENCE = 60.0  # seconds of a wait that is not meant to be one
 
-ask = partial(asking.ask, threads=Threads())
+ask = partial(callbacks.ask, threads=Threads())
 
 
 async def louder(text: str) -> str:

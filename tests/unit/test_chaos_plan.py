@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from hango.testing.chaos.plan import TOOLS, Client, Kind, Order, Script, draw_blows
+from hango.chaos.faults import TOOLS, Client, Kind, Order, Script, draw_blows
 
 
 def orders(seed: int, name: str, count: int = 300) -> list[Order]:

@@ -10,6 +10,9 @@ from uuid import UUID
 import attrs
 import pytest
 
+from hango.chaos.checks import judge, open_accounts, reclaims, rejected_writes
+from hango.chaos.faults import Script
+from hango.chaos.journal import Entry, Journal, What
 from hango.domain import (
     Block,
     ErrorCode,
@@ -23,9 +26,6 @@ from hango.domain import (
     ToolUseBlock,
     Usage,
 )
-from hango.testing.chaos.journal import Entry, Journal, What
-from hango.testing.chaos.plan import Script
-from hango.testing.chaos.verdict import judge, open_accounts, reclaims, rejected_writes
 
 SESSION = UUID(int=7)
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hango import BeforeToolEvent, Guardrail
-from hango.agent.guardrail import ALLOW, MAX_REASON, denial
+from hango.agent.guardrails import ALLOW, MAX_REASON, denial
 from hango.codec import clean_text, cut_text
 from hango.domain import ToolUseBlock
 

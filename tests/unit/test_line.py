@@ -7,8 +7,8 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hango.actors.backoff import Backoff
-from hango.actors.line import Line
+from hango.actors.ready_queue import Line
+from hango.backoff import Backoff
 
 A, B, C, D = (UUID(int=n) for n in range(1, 5))
 

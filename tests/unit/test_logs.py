@@ -10,8 +10,8 @@ from uuid import uuid4
 import pytest
 import trio
 
+from hango.redaction import redact
 from hango.telemetry import logs
-from hango.telemetry.redaction import redact
 
 KEY = "hgo_" + "k" * 43
 

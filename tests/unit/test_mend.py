@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hango.agent.repair import INTERRUPTED, NO_OUTPUT, NOTHING, mend
+from hango.agent.history import INTERRUPTED, NO_OUTPUT, NOTHING, mend
 from hango.domain import (
     Block,
     OpaqueBlock,

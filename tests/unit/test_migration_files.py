@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from hango.db.migration_files import AppliedMigration, Migration, check_history, read_migrations
+from hango.db.queries import sql_folder
 from hango.errors import MigrationError
-from hango.store.migration_files import AppliedMigration, Migration, check_history, read_migrations
-from hango.store.sql_files import sql_folder
 
 
 def folder_of(path: Path, files: dict[str, str]) -> Path:

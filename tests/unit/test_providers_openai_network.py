@@ -19,7 +19,7 @@ from hango.domain import (
 )
 from hango.errors import ProviderError, ProviderStreamBroken
 from hango.providers import OpenAIProvider
-from hango.providers.openai.frames import Frames
+from hango.providers.openai.body import Frames
 from hango.providers.openai.provider import TAIL_PATIENCE
 from hango.providers.sse import MAX_EVENT
 

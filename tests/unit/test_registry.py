@@ -7,7 +7,7 @@ import pytest
 from hango.agent.ports import Toolbox
 from hango.domain import Effects, ToolUseBlock
 from hango.errors import RegistrationError
-from hango.telemetry.raised import MAX_MESSAGE
+from hango.safe_errors import MAX_MESSAGE
 from hango.testing import MemoryLedger
 from hango.tools import Registry, tool
 

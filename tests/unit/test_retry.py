@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hango.agent.think import LONGEST_DELAY, LONGEST_RETRY_AFTER, retry_delay
+from hango.agent.model_call import LONGEST_DELAY, LONGEST_RETRY_AFTER, retry_delay
 
 dice = st.floats(0, 1)
 

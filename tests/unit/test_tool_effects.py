@@ -14,7 +14,7 @@ from hango.errors import StateConflict, StoreUnavailable
 from hango.telemetry import names
 from hango.testing import MemoryLedger
 from hango.tools import Threads, Tool, View, tool
-from hango.tools.effects import RECORD_GRACE
+from hango.tools.replay import RECORD_GRACE
 
 from support.counters import counted
 from support.tools import CONTEXT, LIMIT, cancel_when_blocked, counting, registry_of, view_of

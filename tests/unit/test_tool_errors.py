@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from hango.domain import Effects
-from hango.telemetry.raised import MAX_MESSAGE
+from hango.safe_errors import MAX_MESSAGE
 from hango.tools import tool
 from hango.tools.failures import ErrorKind
 

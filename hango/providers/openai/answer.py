@@ -31,8 +31,8 @@ from hango.errors import InvalidInput, UnsupportedStop
 from hango.providers import failures
 from hango.providers.call_ids import CallIds
 from hango.providers.openai.calls import Calls
+from hango.providers.openai.reasoning import Thoughts
 from hango.providers.openai.text import Joiner
-from hango.providers.openai.thoughts import Thoughts
 from hango.providers.openai.usage import read_usage
 
 # Places of the blocks.  A chat completion has one text and one reasoning, so their order is given.

@@ -22,7 +22,7 @@ from hango.providers import failures
 from hango.providers.call_ids import CallIds
 from hango.providers.http import Body, Call, open_stream
 from hango.providers.openai.answer import ChatAnswer
-from hango.providers.openai.frames import Frames
+from hango.providers.openai.body import Frames
 from hango.providers.openai.request import build_request
 from hango.providers.sse import SseEvent
 

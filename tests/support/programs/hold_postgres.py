@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from hango.store.embedded import embedded_postgres
+from hango.embedded import embedded_postgres
 
 if __name__ == "__main__":
     settings = dict(argument.split("=", 1) for argument in sys.argv[2:])

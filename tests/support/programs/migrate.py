@@ -10,7 +10,7 @@ from pathlib import Path
 
 import trio
 
-from hango.store.migrations import apply_migrations, migrate
+from hango.db.migrations import apply_migrations, migrate
 
 if __name__ == "__main__":
     dsn, *folder = sys.argv[1:]

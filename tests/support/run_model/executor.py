@@ -28,7 +28,7 @@ from hango.domain import (
     TurnEnd,
     Usage,
 )
-from hango.store.transcript import Claim, ClaimKey, SessionTranscript
+from hango.store.claims import Claim, ClaimKey, SessionTranscript
 
 from support.run_model.model import Hold
 from support.run_model.operations import Advance, Call, Release, Repeat, Settle, Write

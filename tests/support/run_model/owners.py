@@ -15,12 +15,12 @@ import attrs
 import pytest
 
 from hango.actors.leases import Leases
+from hango.db.pool import Pool, open_pool
+from hango.db.queries import Query
+from hango.db.queries import Row as Record
 from hango.domain import RunState, Session, TextBlock, new_id
 from hango.errors import SessionQueueFull, StateConflict, StoreUnavailable
-from hango.store.pool import Pool, open_pool
-from hango.store.queries import Query
 from hango.store.queue import RunQueue
-from hango.store.rows import Row as Record
 
 from support.run_model.executor import Executor
 from support.run_model.model import AWAY, CAP, CONFLICT, FULL, MAX_RECLAIMS, TTL, Hold

@@ -12,10 +12,10 @@ from uuid import UUID
 
 import attrs
 
+from hango.db.connections import Connection
+from hango.db.pool import Pool
+from hango.db.queries import Row as Record
 from hango.domain import RunState
-from hango.store.connections import Connection
-from hango.store.pool import Pool
-from hango.store.rows import Row as Record
 
 from support.run_model.model import CallKey, Message, Model, Row
 

@@ -11,7 +11,7 @@ from itertools import chain
 
 import attrs
 
-from hango.store.transcript import Claim
+from hango.store.claims import Claim
 
 from support.run_model.executor import Executor
 from support.run_model.model import Hold, Message, Model

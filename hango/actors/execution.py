@@ -1,0 +1,169 @@
+"""From a claim to an agent loop, or to the reason why there will be none.
+
+Rule: rights, agent and limits are those of today, read after the claim; who may not, or what cannot be
+done as it was defined, fails before any provider is called.  Used by session actors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeAlias, TypeVar
+
+import attrs
+
+from hango.actors.settings import WorkerSettings
+from hango.agent import AgentLoop, Completion, Guardrail, LoopLimits, Provider, Verifier
+from hango.domain import (
+    AgentDefinition,
+    ErrorCode,
+    Gate,
+    Message,
+    Outcome,
+    OutcomeStatus,
+    Run,
+    RunError,
+    Scope,
+    Session,
+    User,
+    UserStatus,
+)
+from hango.store.claims import Claim, SessionTranscript
+from hango.tools import Registry, View
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Prepared:
+    """All that an execution needs.
+
+    Attributes:
+        deadline: seconds it may take.
+    """
+
+    loop: AgentLoop
+    transcript: SessionTranscript
+    deadline: float
+
+
+Prepare: TypeAlias = Callable[[Claim, Sequence[Message]], Awaitable[Prepared | Outcome]]
+"""Takes a claim, and the beginning of its session's transcript as far as it is known."""
+
+
+def failure(run: Run, error: RunError) -> Outcome:
+    """Return the end of a run that fails where it stood, when there is no loop to tell more."""
+    return Outcome(
+        OutcomeStatus.ERROR,
+        iterations=run.resume_turn,
+        usage=run.usage,
+        error=error,
+        stopped_by=error.code.value,
+    )
+
+
+@attrs.frozen
+class Workshop:
+    """Prepares executions from what is registered in this process.
+
+    Attributes:
+        providers: by the name agents choose them by.
+        settings: what agents without limits of their own get.
+        guardrails, verifiers: by the name agents choose them by.
+    """
+
+    providers: Mapping[str, Provider]
+    registry: Registry
+    settings: WorkerSettings
+    guardrails: Mapping[str, Guardrail] = attrs.field(factory=dict)
+    verifiers: Mapping[str, Verifier] = attrs.field(factory=dict)
+
+    async def prepare(self, claim: Claim, known: Sequence[Message]) -> Prepared | Outcome:
+        """Read what the claim is about and build its loop; or say how the run ends without one.
+
+        Raises:
+            StoreError: as `Claim.load` and `Claim.open_transcript`.
+        """
+        execution = await claim.load()
+        session, run = execution.session, claim.run
+        try:
+            creator = _authorized(execution.creator, session)
+            agent = self._runnable(execution.agent)
+        except _Refused as refused:
+            return failure(run, refused.error)
+        transcript = await claim.open_transcript(session, known)
+        scope = Scope(run.tenant_id, creator.id, creator.role)
+        deadline = _own(agent.limits.run_deadline, self.settings.run_deadline)
+        return Prepared(self._loop(claim, agent, scope, transcript), transcript, deadline)
+
+    def _runnable(self, agent: AgentDefinition | None) -> AgentDefinition:
+        if agent is None:
+            raise _Refused(ErrorCode.AGENT_MISSING, "the session's agent is gone")
+        if agent.provider not in self.providers:
+            raise _Refused(
+                ErrorCode.AGENT_MISSING, f"no provider named {agent.provider!r} is registered here"
+            )
+        # leaving one out would run what its owner wanted guarded
+        for name in agent.guardrails:
+            if name not in self.guardrails:
+                raise _Refused(
+                    ErrorCode.AGENT_MISSING, f"no guardrail named {name!r} is registered here"
+                )
+        if agent.completion is not None and agent.completion.verify not in self.verifiers:
+            name = agent.completion.verify
+            raise _Refused(ErrorCode.AGENT_MISSING, f"no verifier named {name!r} is registered here")
+        return agent
+
+    def _loop(
+        self, claim: Claim, agent: AgentDefinition, scope: Scope, transcript: SessionTranscript
+    ) -> AgentLoop:
+        return AgentLoop(
+            run_id=claim.run.id,
+            provider=self.providers[agent.provider],
+            tools=self._tools(agent),
+            transcript=transcript,
+            ledger=claim.ledger,
+            model=agent.model,
+            system_prompt=agent.system_prompt,
+            limits=LoopLimits(
+                max_iterations=_own(agent.limits.max_iterations, self.settings.max_iterations),
+                max_tokens=agent.limits.max_tokens,
+                max_tool_calls=self.settings.max_tool_calls,
+            ),
+            scope=scope,
+            usage=claim.run.usage,
+            guardrails=[self.guardrails[name] for name in agent.guardrails],
+            completion=self._gate(agent.completion),
+        )
+
+    def _gate(self, gate: Gate | None) -> Completion | None:
+        return None if gate is None else Completion(self.verifiers[gate.verify], gate.max_attempts)
+
+    def _tools(self, agent: AgentDefinition) -> View:
+        return self.registry.view(
+            agent.tools,
+            timeout=_own(agent.limits.tool_timeout, self.settings.tool_timeout),
+            result_limit=self.settings.tool_result_limit,
+        )
+
+
+class _Refused(Exception):
+    """This execution ends before it begins; never leaves this module."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error = RunError(code, message)
+
+
+def _authorized(creator: User | None, session: Session) -> User:
+    """Return *creator* if, today, they may act in *session*."""
+    if creator is None or creator.status is not UserStatus.ACTIVE:
+        raise _Refused(ErrorCode.CREATOR_INACTIVE, "whoever created the run is no longer active")
+    if not creator.role.administers and creator.id != session.created_by:
+        raise _Refused(
+            ErrorCode.CREATOR_FORBIDDEN, "whoever created the run may no longer act in its session"
+        )
+    return creator
+
+
+def _own(limit: T | None, default: T) -> T:
+    return default if limit is None else limit

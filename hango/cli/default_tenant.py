@@ -1,0 +1,81 @@
+"""What `hango run` and `hango dev` work with when nothing is named: a tenant, its owner, an agent.
+
+One rule: get or create, so that they are the same every time, also when two commands start at once.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from hango.config import Settings
+from hango.domain import AgentDefinition, Role, Scope, Tenant, User
+from hango.errors import AlreadyExists, NotFound
+from hango.store import Stores
+from hango.store.agents import NewAgent
+
+TENANT = "default"
+OWNER = "owner@localhost"
+
+# What a model is called when nothing says so; the demo needs no name, but an agent does.
+_MODELS = {"openai": "gpt-4.1-mini"}
+
+
+@attrs.frozen
+class Home:
+    """The tenant of this machine, and on whose behalf its commands act."""
+
+    tenant: Tenant
+    owner: User
+
+    @property
+    def scope(self) -> Scope:
+        """The owner's."""
+        return Scope(self.tenant.id, self.owner.id, self.owner.role)
+
+
+async def open_home(stores: Stores) -> Home:
+    """Find the tenant and its owner, or create them."""
+    try:
+        tenant = await stores.accounts.tenant(TENANT)
+    except NotFound:
+        try:
+            tenant = await stores.accounts.create_tenant(TENANT, "Default")
+        except AlreadyExists:
+            tenant = await stores.accounts.tenant(TENANT)
+    return Home(tenant, await _owner(stores, tenant))
+
+
+async def _owner(stores: Stores, tenant: Tenant) -> User:
+    try:
+        return await stores.accounts.user(tenant.id, OWNER)
+    except NotFound:
+        try:
+            return await stores.accounts.create_user(tenant.id, OWNER, Role.OWNER, actor=None)
+        except AlreadyExists:
+            return await stores.accounts.user(tenant.id, OWNER)
+
+
+async def open_agent(stores: Stores, home: Home, settings: Settings) -> AgentDefinition:
+    """Find the agent of the chosen provider, or create it; it has the provider's name.
+
+    It follows OPENAI_MODEL: the model it had before is replaced when another one is set.
+    """
+    provider = settings.chosen_provider
+    wanted = settings.openai_model if provider == "openai" else None
+    model = wanted or _MODELS.get(provider, provider)
+    try:
+        found = await stores.agents.by_slug(home.tenant.id, provider)
+    except NotFound:
+        new = NewAgent(provider, provider, provider, model)
+        try:
+            return await stores.agents.create(home.tenant.id, new, actor=home.owner.id)
+        except AlreadyExists:
+            found = await stores.agents.by_slug(home.tenant.id, provider)
+    if wanted is None or found.model == wanted:
+        return found
+    changed = attrs.evolve(_as_new(found), model=wanted)
+    return await stores.agents.update(home.tenant.id, found.id, changed, actor=home.owner.id)
+
+
+def _as_new(agent: AgentDefinition) -> NewAgent:
+    return NewAgent(**{field.name: getattr(agent, field.name) for field in attrs.fields(NewAgent)})

@@ -1,0 +1,113 @@
+"""The doorbell: a connection of its own that LISTENs, and notices its own death.
+
+A ring is a hint to look at the table, never data.  What was rung while nobody listened is lost, so
+whoever opens this looks once after opening, and again when told that rings were missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+from uuid import UUID
+
+import attrs
+import trio
+import trio_asyncio
+
+from hango.db.connections import Connection, Connector, Traffic, counted, translated
+from hango.errors import StoreUnavailable
+
+CHANNEL: Final = "hango"
+_BUFFER = 1000  # rings; more than that at once and looking at the table is cheaper anyway
+_CHECK_EVERY = 30.0  # seconds of silence after which the connection is asked whether it lives
+_CHECK_TIMEOUT = 5.0  # seconds
+
+
+@attrs.frozen
+class Ring:
+    """Something changed about a run: its session may be claimable, or the run cancelled or ended."""
+
+    session_id: UUID
+    run_id: UUID
+
+
+@attrs.define(eq=False)
+class Rings:
+    """The rings as they come; iterate it.
+
+    Yields a `Ring`, or None when some were missed because nobody took them.
+
+    Raises:
+        StoreUnavailable: the connection is dead; open another one, then look at the table.
+    """
+
+    _loop: trio_asyncio.TrioEventLoop
+    _connection: Connection
+    _send: trio.MemorySendChannel[Ring]
+    _receive: trio.MemoryReceiveChannel[Ring]
+    _traffic: Traffic
+    _missed: bool = False
+    _asking: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+
+    def __aiter__(self) -> Rings:
+        """Iterate over this."""
+        return self
+
+    async def __anext__(self) -> Ring | None:
+        """Wait for the next ring, making sure meanwhile that the line is not dead."""
+        while True:
+            if self._missed:
+                self._missed = False
+                return None
+            with trio.move_on_after(_CHECK_EVERY):
+                try:
+                    return await self._receive.receive()
+                except trio.EndOfChannel:
+                    raise StoreUnavailable("the doorbell's connection was closed") from None
+            await self.hear_out()
+
+    async def hear_out(self) -> None:
+        """Return when all that was rung before this call is here to be taken.
+
+        The server sends what it has to tell before it answers.
+
+        Raises:
+            StoreUnavailable: the connection is dead.
+        """
+        async with self._asking:
+            with counted(self._traffic), translated(), trio.fail_after(_CHECK_TIMEOUT):
+                await trio_asyncio.aio_as_trio(self._connection.execute, loop=self._loop)("select 1")
+
+    def take(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        """Take a notification from asyncpg; one that is not ours is taken as a hint to look."""
+        try:
+            session_id, run_id = (UUID(part) for part in str(payload).split())
+            self._send.send_nowait(Ring(session_id, run_id))
+        except (ValueError, trio.WouldBlock):
+            self._missed = True
+
+    def end(self, _connection: object) -> None:
+        """Tell the iteration that the connection is gone."""
+        self._send.close()
+
+
+@asynccontextmanager
+async def open_rings(
+    loop: trio_asyncio.TrioEventLoop, connector: Connector, traffic: Traffic
+) -> AsyncIterator[Rings]:
+    """LISTEN on a new connection until the context is left; what it asks is counted in *traffic*.
+
+    Raises:
+        StoreUnavailable: no database.
+    """
+    with counted(traffic), translated():
+        connection = await trio_asyncio.aio_as_trio(connector.connect, loop=loop)()
+    try:
+        rings = Rings(loop, connection, *trio.open_memory_channel[Ring](_BUFFER), traffic)
+        connection.add_termination_listener(rings.end)
+        with counted(traffic), translated():
+            await trio_asyncio.aio_as_trio(connection.add_listener, loop=loop)(CHANNEL, rings.take)
+        yield rings
+    finally:
+        connection.terminate()

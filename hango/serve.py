@@ -1,0 +1,89 @@
+"""A process that answers HTTP and executes runs, until a signal tells it to drain.
+
+Nesting order is shutdown order: the database pool is outermost, in it the web server, and innermost
+what executes runs.  Apart from `hango.app`, so that a command that serves nothing loads no web server.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import trio
+
+from hango.app import open_stores, work
+from hango.config import ProcessRole, Settings
+from hango.errors import ConfigError
+from hango.plugins import Plugins
+from hango.signals import watch_signals
+from hango.store import Stores
+from hango.web.app import WebApp, WebSettings, create_app
+from hango.web.server import serve as serve_web
+
+# Seconds that a shutdown may take beyond HANGO_DRAIN_TIMEOUT: interrupted runs have 5 to be released,
+# and closing what is open takes less than the rest.
+_DRAIN_SLACK = 15.0
+
+_log = logging.getLogger(__name__)
+
+
+async def serve(
+    settings: Settings,
+    plugins: Plugins,
+    dsn: str,
+    *,
+    welcome: Callable[[Stores, str], Awaitable[None]] | None = None,
+) -> None:
+    """Serve in the role of the settings until a signal says to drain; then drain.
+
+    Draining, the web server takes no new runs but answers until the last run here is settled or
+    handed over, so that whoever asks for one still learns how it went.
+
+    Args:
+        settings: what this process is to do, and where.
+        plugins: the tools and providers there are.
+        dsn: its database.
+        welcome: told the stores and the URL once requests are answered.
+    """
+    draining, handed_over = trio.Event(), trio.Event()
+    async with open_stores(settings, dsn) as stores, trio.open_nursery() as signals:
+        longest = settings.drain_timeout + _DRAIN_SLACK
+        await signals.start(watch_signals, draining, longest)
+        async with trio.open_nursery() as web:
+            if settings.role is not ProcessRole.WORKER:
+                app = create_app(stores, _web_settings(settings, plugins), draining)
+                url = await _listen(web, app, settings.bind, stop=handed_over)
+                _log.info("listening on %s", url)
+                if welcome is not None:
+                    await welcome(stores, url)
+            async with trio.open_nursery() as worker:
+                if settings.role is not ProcessRole.WEB:
+                    await worker.start(partial(work, settings, plugins, stores.pool, drain=draining))
+                    _log.info("executing runs")
+                await draining.wait()
+                _log.info("draining")
+            handed_over.set()
+        signals.cancel_scope.cancel()
+    _log.info("drained")
+
+
+def _web_settings(settings: Settings, plugins: Plugins) -> WebSettings:
+    return WebSettings(
+        max_body=settings.max_body,
+        max_live_runs=settings.max_queued_runs,
+        providers=frozenset(plugins.providers),
+        tools=frozenset(plugins.registry.names()),
+        guardrails=frozenset(plugins.guardrails),
+        verifiers=frozenset(plugins.verifiers),
+    )
+
+
+async def _listen(web: trio.Nursery, app: WebApp, bind: str, *, stop: trio.Event) -> str:
+    """Answer requests in *web* until *stop* is set; return where, once they are answered."""
+    try:
+        urls: list[str] = await web.start(partial(serve_web, app, bind, stop=stop))
+    except* OSError as errors:
+        reason = next(iter(errors.exceptions))
+        raise ConfigError((f"HANGO_BIND: cannot listen on {bind}: {reason}",)) from errors
+    return urls[0]

@@ -1,0 +1,300 @@
+"""What the executor of a run writes, through the one handle that can: its claim.
+
+One rule: every write is fenced by owner and epoch, under lock, so a write by someone who no longer
+owns the run changes nothing.  A write whose answer was lost is sent again: if the first one landed,
+the second finds it there, and that is success.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TypeAlias
+from uuid import UUID
+
+import attrs
+
+from hango.codec import blocks_to_json, clean_text, dump_json
+from hango.db.pool import Pool
+from hango.db.queries import QUERIES
+from hango.domain import (
+    AgentDefinition,
+    Interrupted,
+    Message,
+    NewMessage,
+    Outcome,
+    Run,
+    RunState,
+    Session,
+    TurnEnd,
+    User,
+)
+from hango.errors import NotFound
+from hango.store import rows
+from hango.store.fence import Fence
+from hango.store.tool_ledger import EffectLedger
+
+LOAD_EXECUTION = QUERIES["load_execution"]
+READ_TRANSCRIPT = QUERIES["read_transcript"]
+APPEND_MESSAGES = QUERIES["append_messages"]
+END_TURN = QUERIES["end_turn"]
+SETTLE_RUN = QUERIES["settle_run"]
+RELEASE_RUN = QUERIES["release_run"]
+
+ClaimKey: TypeAlias = tuple[UUID, int]
+"""A run and the epoch of its claim: what a heartbeat renews and an interrupt aims at."""
+
+
+@attrs.frozen
+class Execution:
+    """What an execution needs to know, as it is today.
+
+    Attributes:
+        creator: whoever created the run; None when gone.
+        agent: the session's agent; None when gone.
+    """
+
+    session: Session
+    creator: User | None
+    agent: AgentDefinition | None
+
+
+@attrs.define(eq=False)
+class Claim:
+    """The right to execute one run, and the only handle that can write for it.
+
+    Attributes:
+        run: as it was when claimed.
+        cancelled: a cancel was reported.
+        handing_over: the process drains: `end_turn` answers that the run may not go on.
+    """
+
+    _pool: Pool
+    run: Run
+    _fence: Fence
+    _lease_ttl: float
+    cancelled: bool = False
+    handing_over: bool = False
+
+    @classmethod
+    def of(cls, pool: Pool, run: Run, *, lease_ttl: float, deadline: float) -> Claim:
+        """Make the handle of a run just claimed (seconds; *deadline* by the trio clock)."""
+        return cls(pool, run, Fence.of(pool, run, deadline), lease_ttl)
+
+    @property
+    def key(self) -> ClaimKey:
+        """The run and the epoch."""
+        return (self.run.id, self.run.claim_epoch)
+
+    @property
+    def deadline(self) -> float:
+        """When to have stopped (trio clock, seconds); the heartbeat moves it."""
+        return self._fence.deadline
+
+    @deadline.setter
+    def deadline(self, deadline: float) -> None:
+        self._fence.deadline = deadline
+
+    @property
+    def lost(self) -> bool:
+        """Whether authority is gone; nothing more is written then."""
+        return self._fence.lost
+
+    @lost.setter
+    def lost(self, lost: bool) -> None:
+        self._fence.lost = lost
+
+    @property
+    def ledger(self) -> EffectLedger:
+        """The ledger of the run's calls, to be written under this claim."""
+        return EffectLedger(self._pool, self.run.id, self._fence)
+
+    async def load(self) -> Execution:
+        """Read session, creator and agent as they are now: rights are today's.
+
+        Raises:
+            StoreUnavailable: the database stayed away until the deadline.
+            NotFound: the run is gone.
+        """
+        row = await self._fence.patiently(lambda: self._pool.one(LOAD_EXECUTION, run_id=self.run.id))
+        if row is None:
+            raise NotFound("the run is gone")
+        creator, agent = row["creator"], row["agent"]
+        return Execution(
+            session=rows.session(rows.nested(row["session"])),
+            creator=rows.user(rows.nested(creator)) if creator else None,
+            agent=rows.agent(rows.nested(agent)) if agent else None,
+        )
+
+    async def open_transcript(
+        self, session: Session, known: Sequence[Message] = ()
+    ) -> SessionTranscript:
+        """Read the session's messages that *known*, its beginning, lacks.
+
+        *session* must have been read after the claim, by `load`: then its `last_seq` proves whether
+        *known* is all there is, and nothing is read if so.
+        """
+        seen = known[-1].seq if known else 0
+        news = await self.read(after=seen) if seen != session.last_seq else []
+        return SessionTranscript(self, [*known, *news])
+
+    async def read(self, *, after: int) -> list[Message]:
+        """Read the session's messages whose seq is above *after*, oldest first.
+
+        Raises:
+            StoreUnavailable: the database stayed away until the deadline.
+        """
+        found = await self._fence.patiently(
+            lambda: self._pool.rows(READ_TRANSCRIPT, session_id=self.run.session_id, after=after)
+        )
+        return [rows.message(row) for row in found]
+
+    async def append(self, messages: Sequence[NewMessage]) -> list[Message]:
+        """Store *messages*, all or none; repeating it changes nothing.
+
+        Returns them as stored, in their order; empty when they were there already.
+
+        Raises:
+            StateConflict: the claim is no longer ours; nothing was changed.
+            StoreUnavailable: the database stayed away until the deadline.
+        """
+        stored, _ = await self._fence.write(
+            "append",
+            APPEND_MESSAGES,
+            lambda fate: self._fence.holds(fate) and bool(fate["stored"]),
+            messages[-1].id,
+            resume_turn=self._fence.resume_turn,
+            **rows.message_columns(messages),
+        )
+        return [rows.message(row) for row in sorted(stored, key=lambda row: int(row["seq"]))]
+
+    async def end_turn(self, boundary: TurnEnd) -> tuple[Message | None, bool]:
+        """Store the boundary of a turn; return its message as stored, and whether the run may go on.
+
+        The message is None when it was there already.  Raises as `append`.
+        """
+        message = boundary.message
+        stored, fate = await self._fence.write(
+            "end_turn",
+            END_TURN,
+            lambda fate: self._fence.holds(fate) and fate["resume_turn"] == boundary.turn,
+            message.id,
+            turn=boundary.turn,
+            usage=rows.dump_usage(boundary.usage),
+            lease_ttl=timedelta(seconds=self._lease_ttl),
+            content=dump_json(blocks_to_json(message.content)),
+            synthetic=message.synthetic,
+            rejected=boundary.rejected,
+            now=self._pool.now(),
+        )
+        self._fence.turn_ended(boundary.turn)
+        self.cancelled = self.cancelled or bool((stored[0] if stored else fate)["cancelled"])
+        may_go_on = not (self.cancelled or self.handing_over)
+        return (rows.message(stored[0]) if stored else None), may_go_on
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether a write was cut short of which nobody knows whether it was done."""
+        return self._fence.unanswered
+
+    def turn_ended(self, turn: int) -> None:
+        """Take note of a boundary that was found stored."""
+        if turn == self._fence.resume_turn + 1:
+            self._fence.turn_ended(turn)
+
+    async def settle(self, outcome: Outcome | Interrupted) -> RunState:
+        """End the execution with its one last write; return the state the run is in after it.
+
+        Interrupted ends as cancelled if that was asked for, else the run is queued again.
+
+        Raises:
+            StateConflict: the claim is no longer ours; nothing was changed.
+            StoreUnavailable: the database stayed away until the deadline; the sweep will decide.
+        """
+        if isinstance(outcome, Interrupted):
+            return await self._release(outcome)
+        return await self._finish(outcome)
+
+    async def _finish(self, outcome: Outcome) -> RunState:
+        error = outcome.error
+        await self._fence.write(
+            "settle",
+            SETTLE_RUN,
+            lambda fate: self._fence.settled(fate) and fate["state"] == outcome.state,
+            _last_id(outcome.messages),
+            state=outcome.state,
+            iterations=outcome.iterations,
+            usage=rows.dump_usage(outcome.usage),
+            stop_reason=outcome.stop_reason,
+            stopped_by=clean_text(outcome.stopped_by),
+            error_code=error.code if error else None,
+            error=clean_text(error.message) if error else None,
+            **self._last_words(outcome.messages),
+        )
+        return outcome.state
+
+    async def _release(self, interrupted: Interrupted) -> RunState:
+        answer, fate = await self._fence.write(
+            "release",
+            RELEASE_RUN,
+            self._fence.settled,
+            _last_id(interrupted.messages),
+            **self._last_words(interrupted.messages),
+        )
+        return RunState((answer[0] if answer else fate)["state"])
+
+    def _last_words(self, messages: Sequence[NewMessage]) -> dict[str, object]:
+        answers = [message.id for message in messages if message.role == "assistant"]
+        return {
+            "resume_turn": self._fence.resume_turn,
+            "final_message_id": answers[-1] if answers else None,
+            "now": self._pool.now(),
+            **rows.message_columns(messages),
+        }
+
+
+def _last_id(messages: Sequence[NewMessage]) -> UUID | None:
+    return messages[-1].id if messages else None
+
+
+@attrs.define
+class SessionTranscript:
+    """A session's messages under one claim: all that is stored, and the way to store more.
+
+    Fits `hango.agent.ports.Transcript`.
+
+    Attributes:
+        messages: oldest first, what was stored through this transcript included.
+    """
+
+    _claim: Claim
+    messages: list[Message]
+
+    async def append(self, messages: Sequence[NewMessage]) -> None:
+        """Store *messages* at the end, all or none; raises as `Claim.append`."""
+        await self._take(await self._claim.append(messages))
+
+    async def end_turn(self, boundary: TurnEnd) -> bool:
+        """Store the boundary of a turn; return whether the run may go on; raises as `Claim.append`."""
+        message, may_go_on = await self._claim.end_turn(boundary)
+        await self._take([message] if message else [])
+        return may_go_on
+
+    async def catch_up(self) -> None:
+        """Learn what the last write stored, if it was cut short before its answer came.
+
+        Raises:
+            StoreUnavailable: the database stayed away until the deadline.
+        """
+        if not self._claim.unanswered:
+            return
+        known = len(self.messages)
+        await self._take([])
+        for message in self.messages[known:]:
+            if message.run_id == self._claim.run.id and message.role == "user" and message.turn:
+                self._claim.turn_ended(message.turn)
+
+    async def _take(self, stored: Sequence[Message]) -> None:
+        """Remember what was stored; read it if the answer to the write was lost."""
+        last_seq = self.messages[-1].seq if self.messages else 0
+        self.messages.extend(stored or await self._claim.read(after=last_seq))
