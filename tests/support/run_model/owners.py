@@ -21,6 +21,7 @@ from hango.db.queries import Row as Record
 from hango.domain import RunState, Session, TextBlock, new_id
 from hango.errors import SessionQueueFull, StateConflict, StoreUnavailable
 from hango.store.queue import RunQueue
+from hango.store.runs import Runs
 
 from support.run_model.executor import Executor
 from support.run_model.model import AWAY, CAP, CONFLICT, FULL, MAX_RECLAIMS, TTL, Hold
@@ -141,7 +142,8 @@ class Owners:
             return FULL
 
     async def _use(self, op: Create | Cancel, ids: Sequence[Sequence[UUID]]) -> object:
-        runs, scope = self.world.runs, self.world.scope()
+        # by a pool whose clock is that of the leases
+        runs, scope = Runs(self._pools[0]), self.world.scope()
         if isinstance(op, Cancel):
             return (await runs.cancel(scope, ids[op.session][op.place - 1])).state
         said = (TextBlock("Pay."),)

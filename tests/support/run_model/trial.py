@@ -45,7 +45,7 @@ from support.world import World
 Gate: TypeAlias = tuple[Literal["sessions", "runs"], int]
 """A row that somebody sits on while all begin: a session's, or that of the head of its line."""
 
-# Ahead of the real clock, which messages and cancels have their times from.
+# Ahead of the real clock, which messages have their times from.
 _AHEAD = timedelta(days=1)
 _NEVER_WAITS = Renew | Sweep | Look | Drain
 _LONG = 1000.0  # seconds; every lease has lapsed then, and every pause is over
@@ -181,7 +181,8 @@ class Trial:
                 await self._execute_heads()
         with self._telling():
             assert not list(self.model.rows("queued", "running"))
-            assert not await check(self.owners.world.pool)
+            found = await check(self.owners.world.pool)
+            assert not found, found
 
     async def _execute_heads(self) -> None:
         await self._pass_time(Drift(_LONG))
