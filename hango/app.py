@@ -17,8 +17,8 @@ from uuid import UUID, uuid4
 
 import trio
 
-from hango.actors import WorkerSettings, Workshop, supervise
-from hango.agent.ports import UNHEARD, EventSink
+from hango.actors import ExecutionBuilder, WorkerSettings, supervise
+from hango.agent.ports import NULL_SINK, EventSink
 from hango.config import Settings
 from hango.db.migrations import migrate
 from hango.db.pool import Pool, open_pool
@@ -130,12 +130,12 @@ async def work(
     await supervise(
         queue=queue,
         pool=pool,
-        prepare=Workshop(
+        prepare=ExecutionBuilder(
             providers, plugins.registry, worker, plugins.guardrails, plugins.verifiers
         ).prepare,
         settings=worker,
         drain=drain,
-        events=events or UNHEARD,
+        events=events or NULL_SINK,
         task_status=task_status,
     )
 

@@ -16,7 +16,7 @@ import attrs
 
 from hango.agent import Guardrail, Provider, Verifier, all_todos_done
 from hango.errors import RegistrationError
-from hango.safe_errors import told
+from hango.safe_errors import describe
 from hango.tools import Registry, Tool
 
 ProviderFactory: TypeAlias = Callable[[], Provider]
@@ -97,7 +97,7 @@ def load_plugins(modules: Sequence[str], plugins: Plugins) -> None:
             Exception,
             SystemExit,
         ) as error:  # whatever foreign code does at import: it is its fault
-            reason = error if isinstance(error, RegistrationError) else told(error)
+            reason = error if isinstance(error, RegistrationError) else describe(error)
             raise RegistrationError(f"plug-in {module}: {reason}") from error
 
 

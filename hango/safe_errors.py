@@ -21,23 +21,23 @@ MAX_FRAMES = 20  # innermost, logged
 MAX_LEAVES = 3  # errors told of a group
 
 
-def told(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
     """Return type and message of *error*; of a group, of its first errors; bounded, redacted."""
-    return cut_text("; ".join(map(_named, leaves_of(error))), MAX_MESSAGE)
+    return cut_text("; ".join(map(_named, flatten(error))), MAX_MESSAGE)
 
 
-def located(error: BaseException) -> str:
+def format_frames(error: BaseException) -> str:
     """Return types and frames, innermost last, without source lines: those may hold content."""
-    return "; ".join(map(_located, leaves_of(error)))
+    return "; ".join(map(_located, flatten(error)))
 
 
-def message_of(error: BaseException) -> str:
+def error_message(error: BaseException) -> str:
     """Return what a single *error* says, bounded and redacted; may be empty."""
     text = _read(lambda: str(error), "(its message cannot be read)")
     return redact(cut_text(text, _MAX_READ)).strip()
 
 
-def leaves_of(error: BaseException) -> list[BaseException]:
+def flatten(error: BaseException) -> list[BaseException]:
     """Return the first errors of a group, nested ones too, in their order; one that is none itself."""
     return list(islice(_leaves(error), MAX_LEAVES))
 
@@ -61,7 +61,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 def _named(error: BaseException) -> str:
     name = cut_text(_read(lambda: type(error).__name__, "an error without a name"), 200)
-    message = message_of(error)
+    message = error_message(error)
     return f"{name}: {message}" if message else name
 
 

@@ -15,7 +15,7 @@ from hango.testing.databases import temporary_database
 
 if TYPE_CHECKING:
     from hango.db.pool import Pool
-    from hango.testing.plugin import World
+    from hango.testing.plugin import SeededTenant
 
 pytest_plugins = ("rules_plugin", "hango.testing.plugin")
 
@@ -46,6 +46,6 @@ async def pool(hango_pool: Pool) -> Pool:
 
 
 @pytest.fixture
-async def world(hango_world: World) -> World:
+async def world(hango_world: SeededTenant) -> SeededTenant:
     """Have a tenant with people and an agent in the test's database."""
     return hango_world

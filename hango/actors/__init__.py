@@ -3,8 +3,8 @@
 Siblings meet in Postgres: nothing here is called by the web, and nothing here calls it.
 """
 
-from hango.actors.execution import Prepare, Prepared, Workshop
+from hango.actors.execution import ExecutionBuilder, Prepare, PreparedRun
 from hango.actors.settings import WorkerSettings
 from hango.actors.supervisor import supervise
 
-__all__ = ["Prepare", "Prepared", "WorkerSettings", "Workshop", "supervise"]
+__all__ = ["ExecutionBuilder", "Prepare", "PreparedRun", "WorkerSettings", "supervise"]

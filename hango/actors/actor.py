@@ -54,7 +54,7 @@ class Restart:
     delay: float = 0.5
 
 
-NEVER = Restart(limit=0)
+NO_RESTART = Restart(limit=0)
 
 
 @attrs.frozen
@@ -191,7 +191,7 @@ def spawn(
     *args: *Args,
     name: str,
     inbox_size: int,
-    restart: Restart = NEVER,
+    restart: Restart = NO_RESTART,
     idle: float = math.inf,
 ) -> Address[M]:
     """Start *actor* in *nursery* and return its address, which takes messages at once.

@@ -18,23 +18,23 @@ from hango.domain import (
     ErrorCode,
     Gate,
     Message,
-    Outcome,
     OutcomeStatus,
     Run,
     RunError,
+    RunOutcome,
     Scope,
     Session,
     User,
     UserStatus,
 )
 from hango.store.claims import Claim, SessionTranscript
-from hango.tools import Registry, View
+from hango.tools import Registry, ToolSet
 
 T = TypeVar("T")
 
 
 @attrs.frozen
-class Prepared:
+class PreparedRun:
     """All that an execution needs.
 
     Attributes:
@@ -46,13 +46,13 @@ class Prepared:
     deadline: float
 
 
-Prepare: TypeAlias = Callable[[Claim, Sequence[Message]], Awaitable[Prepared | Outcome]]
+Prepare: TypeAlias = Callable[[Claim, Sequence[Message]], Awaitable[PreparedRun | RunOutcome]]
 """Takes a claim, and the beginning of its session's transcript as far as it is known."""
 
 
-def failure(run: Run, error: RunError) -> Outcome:
+def failure(run: Run, error: RunError) -> RunOutcome:
     """Return the end of a run that fails where it stood, when there is no loop to tell more."""
-    return Outcome(
+    return RunOutcome(
         OutcomeStatus.ERROR,
         iterations=run.resume_turn,
         usage=run.usage,
@@ -62,7 +62,7 @@ def failure(run: Run, error: RunError) -> Outcome:
 
 
 @attrs.frozen
-class Workshop:
+class ExecutionBuilder:
     """Prepares executions from what is registered in this process.
 
     Attributes:
@@ -77,7 +77,7 @@ class Workshop:
     guardrails: Mapping[str, Guardrail] = attrs.field(factory=dict)
     verifiers: Mapping[str, Verifier] = attrs.field(factory=dict)
 
-    async def prepare(self, claim: Claim, known: Sequence[Message]) -> Prepared | Outcome:
+    async def prepare(self, claim: Claim, known: Sequence[Message]) -> PreparedRun | RunOutcome:
         """Read what the claim is about and build its loop; or say how the run ends without one.
 
         Raises:
@@ -93,7 +93,7 @@ class Workshop:
         transcript = await claim.open_transcript(session, known)
         scope = Scope(run.tenant_id, creator.id, creator.role)
         deadline = _own(agent.limits.run_deadline, self.settings.run_deadline)
-        return Prepared(self._loop(claim, agent, scope, transcript), transcript, deadline)
+        return PreparedRun(self._loop(claim, agent, scope, transcript), transcript, deadline)
 
     def _runnable(self, agent: AgentDefinition | None) -> AgentDefinition:
         if agent is None:
@@ -138,7 +138,7 @@ class Workshop:
     def _gate(self, gate: Gate | None) -> Completion | None:
         return None if gate is None else Completion(self.verifiers[gate.verify], gate.max_attempts)
 
-    def _tools(self, agent: AgentDefinition) -> View:
+    def _tools(self, agent: AgentDefinition) -> ToolSet:
         return self.registry.view(
             agent.tools,
             timeout=_own(agent.limits.tool_timeout, self.settings.tool_timeout),

@@ -13,7 +13,7 @@ import trio
 
 from hango.actors.actor import Inbox
 from hango.backoff import Backoff
-from hango.db.notifications import Ring
+from hango.db.notifications import Notification
 from hango.db.pool import Pool
 from hango.errors import StoreUnavailable
 
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 class Hears(Protocol):
     """Who is told; neither method blocks."""
 
-    def rung(self, ring: Ring) -> None:
+    def rung(self, ring: Notification) -> None:
         """Take a ring."""
         ...
 

@@ -15,16 +15,16 @@ import attrs
 import trio
 
 from hango.actors.actor import Inbox
-from hango.actors.execution import Prepare, Prepared, failure
+from hango.actors.execution import Prepare, PreparedRun, failure
 from hango.actors.leases import Leases
 from hango.agent import AgentLoop, EventSink, RunOptions
-from hango.domain import ErrorCode, Interrupted, Message, Outcome, RunError
+from hango.domain import ErrorCode, Interrupted, Message, RunError, RunOutcome
 from hango.errors import StoreError, StoreUnavailable
 from hango.store.claims import Claim
 from hango.telemetry import logs
 
 T = TypeVar("T")
-Ending: TypeAlias = Outcome | Interrupted | None
+Ending: TypeAlias = RunOutcome | Interrupted | None
 """What the settle writes; None writes nothing."""
 
 RELEASE_GRACE = 5.0  # seconds a process that is being stopped gives the database to take a run back
@@ -79,7 +79,7 @@ class _Execution:
     leases: Leases
     events: EventSink
     known: Sequence[Message]
-    prepared: Prepared | None = None
+    prepared: PreparedRun | None = None
 
     async def run(self, inbox: Inbox[Execute]) -> None:
         """Execute and settle.  Cancelled from outside, the run is released all the same."""
@@ -115,9 +115,9 @@ class _Execution:
                 _log.exception("the run raised while it was being interrupted")
         return await self._interrupted()
 
-    async def _work(self) -> Outcome | Interrupted:
+    async def _work(self) -> RunOutcome | Interrupted:
         prepared = await self.prepare(self.claim, self.known)
-        if isinstance(prepared, Outcome):
+        if isinstance(prepared, RunOutcome):
             return prepared
         self.prepared, self.known = prepared, prepared.transcript.messages
         run = self.claim.run
@@ -136,11 +136,11 @@ class _Execution:
         _log.error("the run failed on an unexpected error", exc_info=error)
         return self._internal(f"an unexpected {type(error).__name__}")
 
-    def _internal(self, message: str) -> Outcome:
+    def _internal(self, message: str) -> RunOutcome:
         error = RunError(ErrorCode.INTERNAL, message)
         return self._ask(lambda loop: loop.failed(error)) or self._bare(error)
 
-    def _bare(self, error: RunError) -> Outcome:
+    def _bare(self, error: RunError) -> RunOutcome:
         """Return a failure that stores nothing but how far the run had got."""
         run = self.claim.run
         turns = [m.turn or 0 for m in self.known if m.run_id == run.id and m.role == "user"]
@@ -182,7 +182,7 @@ class _Execution:
         if ending is not None and not await self._write(ending):
             await self._write(self._bare(_UNSTORABLE))
 
-    async def _write(self, ending: Outcome | Interrupted) -> bool:
+    async def _write(self, ending: RunOutcome | Interrupted) -> bool:
         """Try to settle; return False if *ending* is such that it cannot be written."""
         try:
             state = await self._while_held(lambda: self.claim.settle(ending))

@@ -28,9 +28,9 @@ from hango.actors.ready_queue import Line
 from hango.actors.session import RELEASE_GRACE, Execute, session
 from hango.actors.settings import WorkerSettings
 from hango.agent import EventSink
-from hango.agent.ports import UNHEARD
+from hango.agent.ports import NULL_SINK
 from hango.backoff import Backoff
-from hango.db.notifications import Ring
+from hango.db.notifications import Notification
 from hango.db.pool import Pool
 from hango.domain import Interrupted
 from hango.errors import ActorStopped, InboxFull, StoreError, StoreUnavailable
@@ -54,7 +54,7 @@ async def supervise(
     prepare: Prepare,
     settings: WorkerSettings,
     drain: trio.Event,
-    events: EventSink = UNHEARD,
+    events: EventSink = NULL_SINK,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Execute runs until *drain* is set; return when every run here is settled or handed over.
@@ -131,7 +131,7 @@ class Supervisor:
 
     # --- what others tell it ------------------------------------------------------------------
 
-    def rung(self, ring: Ring) -> None:
+    def rung(self, ring: Notification) -> None:
         """Take a doorbell: a session may have a run to claim, or a run here may be cancelled."""
         if self._leases.executes(ring.run_id):
             self._beat()

@@ -14,10 +14,10 @@ from hango.agent.completion import (
 from hango.agent.direct import Agent, Loop, Outcome, RunOpts, loop_unsupported
 from hango.agent.guardrails import BeforeToolEvent, Guardrail
 from hango.agent.loop import AgentLoop, LoopLimits
-from hango.agent.ports import UNHEARD, EventSink, Provider, RunOptions, Toolbox, Transcript
+from hango.agent.ports import NULL_SINK, EventSink, Provider, RunOptions, Toolbox, Transcript
 
 __all__ = [
-    "UNHEARD",
+    "NULL_SINK",
     "Agent",
     "AgentLoop",
     "BeforeToolEvent",

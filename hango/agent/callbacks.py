@@ -28,7 +28,7 @@ class Raised:
 
 # Like a tool, a function that raises KeyboardInterrupt is one that failed; Ctrl-C is not.
 @trio.lowlevel.enable_ki_protection
-async def ask(function: Callable[[T], object], about: T, threads: Threads) -> object:
+async def call_user_function(function: Callable[[T], object], about: T, threads: Threads) -> object:
     """Return what *function* answers, awaited where need be, or `Raised`.
 
     A sync function runs in one of *threads*.  Cancelled midway, nothing comes back, whatever the
@@ -55,7 +55,7 @@ async def _answer(function: Callable[[T], object], about: T, threads: Threads) -
     return answer
 
 
-def text_of(value: object) -> str | None:
+def exact_str(value: object) -> str | None:
     """Return the text that *value* is; None when it is none, whatever it says of itself.
 
     An answer is foreign, too: `isinstance` believes its class, and its methods may be others.

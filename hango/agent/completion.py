@@ -15,7 +15,7 @@ from uuid import UUID
 
 import attrs
 
-from hango.agent.callbacks import Raised, ask, text_of
+from hango.agent.callbacks import Raised, call_user_function, exact_str
 from hango.codec import cut_text
 from hango.domain import (
     Block,
@@ -27,7 +27,7 @@ from hango.domain import (
     Usage,
 )
 from hango.errors import InvalidInput, VerifierError
-from hango.safe_errors import located, told
+from hango.safe_errors import describe, format_frames
 from hango.threads import Threads
 
 MAX_REASON = 1000  # bytes of what a verifier found
@@ -113,10 +113,10 @@ async def judge(verify: Verifier, result: RunResult) -> str | None:
     Raises:
         VerifierError: *verify* raised, or answered anything but ``(bool, str)``.
     """
-    answer = await ask(verify, result, _THREADS)
+    answer = await call_user_function(verify, result, _THREADS)
     if type(answer) is Raised:
-        _log.warning("the verifier raised %s", located(answer.error))
-        raise VerifierError(told(answer.error))
+        _log.warning("the verifier raised %s", format_frames(answer.error))
+        raise VerifierError(describe(answer.error))
     match _verdict(answer):
         case True, _:
             return None
@@ -130,7 +130,7 @@ def _verdict(answer: object) -> Verdict | None:
     if not issubclass(type(answer), tuple):
         return None
     match tuple.__getitem__(cast("tuple[object, ...]", answer), slice(None)):
-        case (True | False as passed, said) if (reason := text_of(said)) is not None:
+        case (True | False as passed, said) if (reason := exact_str(said)) is not None:
             return passed, reason
     return None
 
@@ -173,14 +173,14 @@ def rejections(messages: Iterable[Message], run_id: UUID) -> Rejections:
 
     Nothing else is synthetic and a user message of a live run: what is repaired has ended.
     """
-    told = [
+    describe = [
         message
         for message in messages
         if message.run_id == run_id and message.role == "user" and message.turn and message.synthetic
     ]
-    if not told:
+    if not describe:
         return Rejections()
-    return Rejections(len(told), _text(told[-1]).removeprefix(_BEFORE).removesuffix(_AFTER))
+    return Rejections(len(describe), _text(describe[-1]).removeprefix(_BEFORE).removesuffix(_AFTER))
 
 
 def result_of(messages: Iterable[Message], run_id: UUID, *, usage: Usage, turns: int) -> RunResult:

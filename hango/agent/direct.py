@@ -21,18 +21,18 @@ from hango.agent.completion import Completion, RunResult, rejections, result_of
 from hango.agent.guardrails import Guardrail
 from hango.agent.loop import AgentLoop, LoopLimits
 from hango.agent.memory import MemoryLedger, MemoryTranscript
-from hango.agent.ports import UNHEARD, Provider, RunOptions, Toolbox
+from hango.agent.ports import NULL_SINK, Provider, RunOptions, Toolbox
 from hango.domain import (
     ErrorCode,
     Interrupted,
     Limits,
     OutcomeStatus,
     RunError,
+    RunOutcome,
     TextBlock,
     Usage,
     new_id,
 )
-from hango.domain import Outcome as Ending
 from hango.errors import InvalidInput, LoopBusy
 
 TOOL_TIMEOUT = 30.0  # seconds, as HANGO_TOOL_TIMEOUT
@@ -203,10 +203,10 @@ class Loop:
 
     async def _execute(self, prompt: str, model: str) -> Outcome:
         loop, deadline = self._loop(model), self._agent.limits.run_deadline
-        ending: Ending | Interrupted | None = None
+        ending: RunOutcome | Interrupted | None = None
         with trio.move_on_after(math.inf if deadline is None else deadline):
-            ending = await loop.run(new_id(), (TextBlock(prompt),), UNHEARD, RunOptions())
-        if not isinstance(ending, Ending):  # cut short: a transcript in memory never says stop
+            ending = await loop.run(new_id(), (TextBlock(prompt),), NULL_SINK, RunOptions())
+        if not isinstance(ending, RunOutcome):  # cut short: a transcript in memory never says stop
             late = f"the run took longer than {deadline:g} s"
             ending = loop.failed(RunError(ErrorCode.DEADLINE_EXCEEDED, late))
         await loop.transcript.append(ending.messages)
@@ -231,7 +231,7 @@ class Loop:
         )
 
 
-def _outcome(loop: AgentLoop, ending: Ending) -> Outcome:
+def _outcome(loop: AgentLoop, ending: RunOutcome) -> Outcome:
     messages, turns = loop.transcript.messages, ending.iterations
     result = result_of(messages, loop.run_id, usage=ending.usage, turns=turns)
     rejected = rejections(messages, loop.run_id)

@@ -15,10 +15,10 @@ from typing import TypeAlias
 
 import attrs
 
-from hango.agent.callbacks import Raised, ask, text_of
+from hango.agent.callbacks import Raised, call_user_function, exact_str
 from hango.codec import cut_text
 from hango.domain import JsonObject, ToolUseBlock
-from hango.safe_errors import located, told
+from hango.safe_errors import describe, format_frames
 from hango.threads import Threads
 
 ALLOW = "allow"
@@ -62,7 +62,7 @@ async def denial(guardrails: Sequence[Guardrail], call: ToolUseBlock, turn: int)
     """
     for guardrail in guardrails:
         event = BeforeToolEvent(call.name, copy.deepcopy(call.input), call.id, turn)
-        reason = _read(guardrail, await ask(guardrail, event, _THREADS))
+        reason = _read(guardrail, await call_user_function(guardrail, event, _THREADS))
         if reason is not None:
             return cut_text(reason, MAX_REASON)
     return None
@@ -72,12 +72,12 @@ def _read(guardrail: Guardrail, answer: object) -> str | None:
     """Return the reason in *answer*; None only for what clearly permits."""
     if answer is None:
         return None
-    reason = text_of(answer)
+    reason = exact_str(answer)
     if reason is not None:
         return None if reason in ("", ALLOW) else reason
     if type(answer) is Raised:
-        _log.warning("guardrail %s raised %s", _name_of(guardrail), located(answer.error))
-        return f"a guardrail failed: {told(answer.error)}"
+        _log.warning("guardrail %s raised %s", _name_of(guardrail), format_frames(answer.error))
+        return f"a guardrail failed: {describe(answer.error)}"
     kind = type(answer).__name__
     _log.warning("guardrail %s answered a %s", _name_of(guardrail), kind)
     return f"a guardrail answered a {kind} where a text was due"

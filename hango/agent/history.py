@@ -1,7 +1,7 @@
 """Makes a conversation one that every model API accepts.
 
 Two halves.  `unanswered` finds calls that an earlier run left without a result, to be answered by
-stored messages.  `mend` repairs everything else in the copy that is sent, and touches no storage.
+stored messages.  `repair_history` repairs everything else in the copy that is sent; it stores nothing.
 Rule: both are pure, and doing either twice changes nothing more.  Used by the loop and its prompt.
 """
 
@@ -88,7 +88,7 @@ def _interrupted(call: ToolUseBlock) -> ToolResultBlock:
 # --- the copy that is sent ------------------------------------------------------------------
 
 
-def mend(messages: Iterable[PromptMessage], provider: str) -> tuple[PromptMessage, ...]:
+def repair_history(messages: Iterable[PromptMessage], provider: str) -> tuple[PromptMessage, ...]:
     """Return *messages* as the strictest API takes them (rule 14 of the design).
 
     Roles alternate, from user to user; every call has one result, first in the next message and in

@@ -21,11 +21,11 @@ from hango.agent.accumulator import Accumulator, Answer
 from hango.agent.completion import Completion, feedback, judge, rejections, result_of
 from hango.agent.guardrails import Guardrail
 from hango.agent.history import unanswered
-from hango.agent.model_call import goes_on, run_error, stop_reason, think, unusable
+from hango.agent.model_call import call_model, goes_on, run_error, stop_reason, unusable
 from hango.agent.outcomes import Standing
 from hango.agent.ports import EventSink, Provider, RunOptions, Toolbox, Transcript
 from hango.agent.prompt import build_request
-from hango.agent.resume import kept_answer, stored_places
+from hango.agent.resume import stored_answer, stored_turns
 from hango.agent.tool_calls import Act
 from hango.codec import blocks_from_json, blocks_to_json, clean_json
 from hango.domain import (
@@ -35,8 +35,8 @@ from hango.domain import (
     Interrupted,
     Ledger,
     NewMessage,
-    Outcome,
     RunError,
+    RunOutcome,
     Scope,
     StopReason,
     TurnEnd,
@@ -101,7 +101,7 @@ class AgentLoop:
         input: Sequence[Block],  # noqa: A002 - the word of the design
         emit: EventSink,
         options: RunOptions,
-    ) -> Outcome | Interrupted:
+    ) -> RunOutcome | Interrupted:
         """Execute the run from its last finished turn on.
 
         Returns the outcome, still to be stored, or `Interrupted` when a turn boundary said that the
@@ -113,7 +113,7 @@ class AgentLoop:
         """
         self._begin(input, options.resume_from)
         await self._answer_dangling()
-        kept = kept_answer(self.transcript.messages, self.run_id, self._finished + 1)
+        kept = stored_answer(self.transcript.messages, self.run_id, self._finished + 1)
         while kept is not None or self._finished < self.limits.max_iterations:
             try:
                 answer = kept or await self._think(emit)
@@ -126,7 +126,7 @@ class AgentLoop:
         standing = self._standing(self._finished, self.usage, None)
         return outcomes.capped(standing, self.limits.max_iterations, self.run_id, self._pending())
 
-    def failed(self, error: RunError) -> Outcome:
+    def failed(self, error: RunError) -> RunOutcome:
         """Return what a run that fails with *error* now comes to: finished turns, and what arrived."""
         messages = self._unstored()
         usage = self.usage + (self._stream.usage if self._stream else self._paid)
@@ -166,7 +166,7 @@ class AgentLoop:
             max_tokens=self.limits.max_tokens,
         )
         emit.emit(TurnStarted(self.run_id, turn))
-        return await think(
+        return await call_model(
             self.provider,
             request,
             run_id=self.run_id,
@@ -179,7 +179,7 @@ class AgentLoop:
         self._stream = Accumulator(self._finished + 1, self.limits.max_tool_calls)
         return self._stream
 
-    async def _take(self, answer: Answer, emit: EventSink) -> Outcome | Interrupted | None:
+    async def _take(self, answer: Answer, emit: EventSink) -> RunOutcome | Interrupted | None:
         """Do what *answer* comes to; return how the run ends by it, None when another turn follows."""
         if refusal := unusable(answer, self.limits.max_tool_calls):
             return self.failed(refusal)
@@ -207,7 +207,7 @@ class AgentLoop:
 
     async def _judge(
         self, answer: Answer, gate: Completion, emit: EventSink
-    ) -> Outcome | Interrupted | None:
+    ) -> RunOutcome | Interrupted | None:
         """Store the answer, have the gate judge the run, and store what it rejects.
 
         Once stored, the answer is judged, by whoever takes the run over, and not bought again.
@@ -267,7 +267,7 @@ class AgentLoop:
         return () if self._input is None else (self._input,)
 
     def _stored(self) -> set[tuple[int | None, str]]:
-        return stored_places(self.transcript.messages, self.run_id)
+        return stored_turns(self.transcript.messages, self.run_id)
 
     def _arrived(self) -> bool:
         return self._stream is not None and not self._stream.empty

@@ -32,7 +32,7 @@ ABSURD_RETRY_AFTER = 86_400.0
 MAX_ERROR = 1000
 
 
-async def think(
+async def call_model(
     provider: Provider,
     request: ProviderRequest,
     *,

@@ -14,9 +14,9 @@ from hango.agent.completion import Rejections
 from hango.domain import (
     ErrorCode,
     NewMessage,
-    Outcome,
     OutcomeStatus,
     RunError,
+    RunOutcome,
     StopReason,
     TextBlock,
     Usage,
@@ -40,9 +40,9 @@ class Standing:
     stop_reason: StopReason | None = None
 
 
-def done(standing: Standing, messages: tuple[NewMessage, ...] = ()) -> Outcome:
+def done(standing: Standing, messages: tuple[NewMessage, ...] = ()) -> RunOutcome:
     """End as done; *messages* are those not stored yet."""
-    return Outcome(
+    return RunOutcome(
         OutcomeStatus.DONE,
         iterations=standing.turns,
         usage=standing.usage,
@@ -51,12 +51,12 @@ def done(standing: Standing, messages: tuple[NewMessage, ...] = ()) -> Outcome:
     )
 
 
-def failed(standing: Standing, error: RunError, messages: tuple[NewMessage, ...] = ()) -> Outcome:
+def failed(standing: Standing, error: RunError, messages: tuple[NewMessage, ...] = ()) -> RunOutcome:
     """End with *error*; *messages* are those not stored yet."""
     return _stopped(standing, OutcomeStatus.ERROR, error, error.code.value, messages)
 
 
-def capped(standing: Standing, bound: int, run_id: UUID, before: tuple[NewMessage, ...]) -> Outcome:
+def capped(standing: Standing, bound: int, run_id: UUID, before: tuple[NewMessage, ...]) -> RunOutcome:
     """End at the cap of *bound* iterations, with a last message that says so, to people and the model.
 
     It goes after *before*, messages not stored yet.
@@ -68,7 +68,7 @@ def capped(standing: Standing, bound: int, run_id: UUID, before: tuple[NewMessag
     return _stopped(standing, OutcomeStatus.INCOMPLETE, error, code.value, (*before, explained))
 
 
-def exhausted(standing: Standing) -> Outcome:
+def exhausted(standing: Standing) -> RunOutcome:
     """End when the last attempt was rejected, too; its answer is stored."""
     reason = str(standing.rejections)
     error = RunError(ErrorCode.INCOMPLETE, reason)
@@ -81,9 +81,9 @@ def _stopped(
     error: RunError,
     by: str,
     messages: tuple[NewMessage, ...],
-) -> Outcome:
+) -> RunOutcome:
     named = [by, str(standing.rejections)]
-    return Outcome(
+    return RunOutcome(
         status,
         iterations=standing.turns,
         usage=standing.usage,

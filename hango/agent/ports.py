@@ -113,14 +113,14 @@ class EventSink(Protocol):
 
 
 @attrs.frozen
-class Unheard:
+class NullSink:
     """A sink for progress that nobody watches."""
 
     def emit(self, event: RunEvent) -> None:
         """Drop *event*."""
 
 
-UNHEARD: EventSink = Unheard()
+NULL_SINK: EventSink = NullSink()
 
 
 @attrs.frozen

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from hango.agent.history import mend
+from hango.agent.history import repair_history
 from hango.codec import clean_text
 from hango.domain import (
     Message,
@@ -37,7 +37,7 @@ def build_request(
     return ProviderRequest(
         model=model,
         system=clean_text(system_prompt),
-        messages=mend(history, provider),
+        messages=repair_history(history, provider),
         tools=tuple(tools),
         turn=turn,
         max_tokens=max_tokens,

@@ -12,12 +12,12 @@ from hango.agent.accumulator import Answer
 from hango.domain import Message, Usage
 
 
-def stored_places(messages: Sequence[Message], run_id: UUID) -> set[tuple[int | None, str]]:
+def stored_turns(messages: Sequence[Message], run_id: UUID) -> set[tuple[int | None, str]]:
     """Return turn and role of the run's messages; turn 0 is its input."""
     return {(message.turn, message.role) for message in messages if message.run_id == run_id}
 
 
-def kept_answer(messages: Sequence[Message], run_id: UUID, turn: int) -> Answer | None:
+def stored_answer(messages: Sequence[Message], run_id: UUID, turn: int) -> Answer | None:
     """Return the answer of *turn* if it is stored whole: it is paid, and not bought again."""
     for message in reversed(messages):
         if (message.run_id, message.turn, message.role, message.partial) == (

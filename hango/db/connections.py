@@ -16,7 +16,7 @@ import attrs
 import trio
 
 from hango.errors import StoreUnavailable
-from hango.safe_errors import located
+from hango.safe_errors import format_frames
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
@@ -102,7 +102,7 @@ def note_stray(_: object, context: Mapping[str, object]) -> None:
     trio-asyncio would end the loop for it.  Whoever waits for an answer has a deadline.
     """
     error = context.get("exception")
-    told = located(error) if isinstance(error, BaseException) else "no exception"
+    told = format_frames(error) if isinstance(error, BaseException) else "no exception"
     level = logging.INFO if isinstance(error, BROKEN) else logging.ERROR
     _log.log(level, "asyncio: %s (%s)", context.get("message"), told)
 

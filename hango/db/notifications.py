@@ -25,7 +25,7 @@ _CHECK_TIMEOUT = 5.0  # seconds
 
 
 @attrs.frozen
-class Ring:
+class Notification:
     """Something changed about a run: its session may be claimable, or the run cancelled or ended."""
 
     session_id: UUID
@@ -33,10 +33,10 @@ class Ring:
 
 
 @attrs.define(eq=False)
-class Rings:
+class Notifications:
     """The rings as they come; iterate it.
 
-    Yields a `Ring`, or None when some were missed because nobody took them.
+    Yields a `Notification`, or None when some were missed because nobody took them.
 
     Raises:
         StoreUnavailable: the connection is dead; open another one, then look at the table.
@@ -44,17 +44,17 @@ class Rings:
 
     _loop: trio_asyncio.TrioEventLoop
     _connection: Connection
-    _send: trio.MemorySendChannel[Ring]
-    _receive: trio.MemoryReceiveChannel[Ring]
+    _send: trio.MemorySendChannel[Notification]
+    _receive: trio.MemoryReceiveChannel[Notification]
     _traffic: Traffic
     _missed: bool = False
     _asking: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
-    def __aiter__(self) -> Rings:
+    def __aiter__(self) -> Notifications:
         """Iterate over this."""
         return self
 
-    async def __anext__(self) -> Ring | None:
+    async def __anext__(self) -> Notification | None:
         """Wait for the next ring, making sure meanwhile that the line is not dead."""
         while True:
             if self._missed:
@@ -83,7 +83,7 @@ class Rings:
         """Take a notification from asyncpg; one that is not ours is taken as a hint to look."""
         try:
             session_id, run_id = (UUID(part) for part in str(payload).split())
-            self._send.send_nowait(Ring(session_id, run_id))
+            self._send.send_nowait(Notification(session_id, run_id))
         except (ValueError, trio.WouldBlock):
             self._missed = True
 
@@ -93,9 +93,9 @@ class Rings:
 
 
 @asynccontextmanager
-async def open_rings(
+async def open_notifications(
     loop: trio_asyncio.TrioEventLoop, connector: Connector, traffic: Traffic
-) -> AsyncIterator[Rings]:
+) -> AsyncIterator[Notifications]:
     """LISTEN on a new connection until the context is left; what it asks is counted in *traffic*.
 
     Raises:
@@ -104,7 +104,9 @@ async def open_rings(
     with counted(traffic), translated():
         connection = await trio_asyncio.aio_as_trio(connector.connect, loop=loop)()
     try:
-        rings = Rings(loop, connection, *trio.open_memory_channel[Ring](_BUFFER), traffic)
+        rings = Notifications(
+            loop, connection, *trio.open_memory_channel[Notification](_BUFFER), traffic
+        )
         connection.add_termination_listener(rings.end)
         with counted(traffic), translated():
             await trio_asyncio.aio_as_trio(connection.add_listener, loop=loop)(CHANNEL, rings.take)

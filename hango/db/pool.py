@@ -20,7 +20,7 @@ import trio
 import trio_asyncio
 
 from hango.db.connections import BROKEN, Connection, Connector, counted, note_stray, translated
-from hango.db.notifications import Rings, open_rings
+from hango.db.notifications import Notifications, open_notifications
 from hango.db.queries import Query, Row
 from hango.errors import StoreUnavailable
 
@@ -107,7 +107,7 @@ class Pool:
     _loop: trio_asyncio.TrioEventLoop
     _slots: Slots
     _heartbeat: Slots = attrs.field(factory=lambda: Slots(1))
-    _listening: list[Rings] = attrs.field(factory=list)
+    _listening: list[Notifications] = attrs.field(factory=list)
     in_flight: int = 0
     statements: int = 0
 
@@ -172,13 +172,13 @@ class Pool:
         await self._run(self._slots, _ping, deadline, write=False)
 
     @asynccontextmanager
-    async def listen(self) -> AsyncIterator[Rings]:
-        """Listen to the doorbell on a connection of its own; see `Rings`.
+    async def listen(self) -> AsyncIterator[Notifications]:
+        """Listen to the doorbell on a connection of its own; see `Notifications`.
 
         Raises:
             StoreUnavailable: no database.
         """
-        async with open_rings(self._loop, self.connector, self) as rings:
+        async with open_notifications(self._loop, self.connector, self) as rings:
             self._listening.append(rings)
             try:
                 yield rings

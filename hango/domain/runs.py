@@ -121,7 +121,7 @@ class OutcomeStatus(StrEnum):
 
 
 @attrs.frozen
-class Outcome:
+class RunOutcome:
     """What an execution came to: everything its one terminal write stores.
 
     Attributes:

@@ -22,8 +22,8 @@ from hango.domain import (
     Interrupted,
     Message,
     NewMessage,
-    Outcome,
     Run,
+    RunOutcome,
     RunState,
     Session,
     TurnEnd,
@@ -202,7 +202,7 @@ class Claim:
         if turn == self._fence.resume_turn + 1:
             self._fence.turn_ended(turn)
 
-    async def settle(self, outcome: Outcome | Interrupted) -> RunState:
+    async def settle(self, outcome: RunOutcome | Interrupted) -> RunState:
         """End the execution with its one last write; return the state the run is in after it.
 
         Interrupted ends as cancelled if that was asked for, else the run is queued again.
@@ -215,7 +215,7 @@ class Claim:
             return await self._release(outcome)
         return await self._finish(outcome)
 
-    async def _finish(self, outcome: Outcome) -> RunState:
+    async def _finish(self, outcome: RunOutcome) -> RunState:
         error = outcome.error
         await self._fence.write(
             "settle",

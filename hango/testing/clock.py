@@ -170,7 +170,7 @@ class LeaseClock(trio.abc.Clock):
             )
 
 
-def open_here(
+def open_pool_on_clock(
     dsn: str, now: Callable[[], datetime | None] = lambda: None
 ) -> AbstractAsyncContextManager[Pool]:
     """Open a pool that follows the clock of this run, if it is a `LeaseClock`; else *now*."""
@@ -178,7 +178,7 @@ def open_here(
     return clock.open_pool(dsn) if isinstance(clock, LeaseClock) else open_pool(dsn, now=now)
 
 
-def passing() -> AbstractAsyncContextManager[None]:
+def autojumping() -> AbstractAsyncContextManager[None]:
     """Let time pass in the context, as it does by itself where the clock is no `LeaseClock`."""
     clock = trio.lowlevel.current_clock()
     return clock.autojump() if isinstance(clock, LeaseClock) else nullcontext()

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hango.errors import EmbeddedPostgresError
-from hango.testing.clock import LeaseClock, open_here
+from hango.testing.clock import LeaseClock, open_pool_on_clock
 from hango.testing.databases import (
     SERVER_SETTING,
     postgres_server,
@@ -28,7 +28,7 @@ from hango.testing.databases import (
     template_database,
     temporary_database,
 )
-from hango.testing.seeded_tenant import World, make_world
+from hango.testing.seeded_tenant import SeededTenant, World, make_seeded_tenant
 from hango.testing.workers import Worker
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from hango.testing.serving import Server
     from hango.web.app import WebSettings
 
-__all__ = ["LeaseClock", "Worker", "World", "make_world", "sql"]
+__all__ = ["LeaseClock", "SeededTenant", "Worker", "World", "make_seeded_tenant", "sql"]
 
 
 @pytest.fixture(scope="session")
@@ -79,14 +79,14 @@ def lease_clock() -> LeaseClock:
 @pytest.fixture
 async def hango_pool(hango_database: str) -> AsyncIterator[Pool]:
     """Have an open pool on the test's database, on the test's clock."""
-    async with open_here(hango_database) as pool:
+    async with open_pool_on_clock(hango_database) as pool:
         yield pool
 
 
 @pytest.fixture
-async def hango_world(hango_pool: Pool) -> World:
+async def hango_world(hango_pool: Pool) -> SeededTenant:
     """Have a tenant with one user of each role, and an agent whose provider is ``fake``."""
-    return await make_world(hango_pool)
+    return await make_seeded_tenant(hango_pool)
 
 
 @pytest.fixture
@@ -108,7 +108,9 @@ async def hango_server(hango_pool: Pool, hango_web_settings: WebSettings) -> Asy
 
 
 @pytest.fixture
-async def hango_client(hango_server: Server, hango_world: World) -> AsyncIterator[httpx.AsyncClient]:
+async def hango_client(
+    hango_server: Server, hango_world: SeededTenant
+) -> AsyncIterator[httpx.AsyncClient]:
     """Have a client of the served API that acts as the tenant's owner."""
     from hango.testing.serving import client_of  # noqa: PLC0415 - as above
 

@@ -47,7 +47,7 @@ _PATIENCE = 30.0  # real seconds; a test that waits longer hangs
 
 
 @attrs.frozen
-class World:
+class SeededTenant:
     """A tenant with one user of each role, and an agent; more is made on demand."""
 
     pool: Pool
@@ -150,7 +150,10 @@ def scope_of(user: User) -> Scope:
     return Scope(user.tenant_id, user.id, user.role)
 
 
-async def make_world(
+World = SeededTenant  # its name before 0.2
+
+
+async def make_seeded_tenant(
     pool: Pool,
     slug: str = "acme",
     *,
@@ -158,7 +161,7 @@ async def make_world(
     limits: Limits | None = None,
     guardrails: Sequence[str] = (),
     completion: Gate | None = None,
-) -> World:
+) -> SeededTenant:
     """Create a tenant named *slug* with all that a test needs to begin.
 
     Args:
@@ -185,10 +188,10 @@ async def make_world(
         limits=limits or Limits(),
     )
     agent = await Agents(pool).create(tenant.id, new, actor=None)
-    return World(pool, tenant, users, agent)
+    return SeededTenant(pool, tenant, users, agent)
 
 
-async def until(world: World, runs: Sequence[Run], *states: RunState) -> list[Run]:
+async def until(world: SeededTenant, runs: Sequence[Run], *states: RunState) -> list[Run]:
     """Wait, by the doorbell, until every one of *runs* is in one of *states* (none: ended)."""
     wanted = states or tuple(state for state in RunState if state.terminal)
     on_lease_clock = isinstance(

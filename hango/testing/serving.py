@@ -13,7 +13,7 @@ import httpx
 import trio
 
 from hango.store import Stores
-from hango.testing.clock import passing
+from hango.testing.clock import autojumping
 from hango.web.app import WebSettings, create_app
 from hango.web.endings import Endings
 from hango.web.server import serve
@@ -60,7 +60,7 @@ async def running_server(
         (url,) = await nursery.start(web)
         yield Server(url, app.endings, draining, stop, stopped)
         stop.set()
-        async with passing():
+        async with autojumping():
             await stopped.wait()
 
 

@@ -15,14 +15,14 @@ from typing import Never
 import attrs
 import trio
 
-from hango.actors import WorkerSettings, Workshop, supervise
+from hango.actors import ExecutionBuilder, WorkerSettings, supervise
 from hango.actors.execution import Prepare
-from hango.agent import UNHEARD, EventSink, Guardrail, Provider, Verifier
+from hango.agent import NULL_SINK, EventSink, Guardrail, Provider, Verifier
 from hango.db.connections import Connector
 from hango.db.pool import Pool
 from hango.domain import new_id
 from hango.store.queue import RunQueue
-from hango.testing.clock import open_here, passing
+from hango.testing.clock import autojumping, open_pool_on_clock
 from hango.testing.databases import sql
 from hango.tools import Registry, Tool
 
@@ -81,7 +81,7 @@ class Worker:
     async def _lose_database(self) -> None:
         """End all connections of the process, and let it make no new ones."""
         self.pool.connector = _NOWHERE
-        async with open_here(self._connector.dsn, self.pool.now) as other:
+        async with open_pool_on_clock(self._connector.dsn, self.pool.now) as other:
             name = self._connector.settings["application_name"]
             # until there are none: it takes them a moment, and one may just have been on its way in
             while await sql(other, _END_CONNECTIONS, name) or self.pool.in_flight:
@@ -91,7 +91,7 @@ class Worker:
 @asynccontextmanager
 async def own_pool(pool: Pool) -> AsyncIterator[Pool]:
     """Open a pool on the database of *pool* whose connections can be told from all others."""
-    async with open_here(pool.connector.dsn, pool.now) as own:
+    async with open_pool_on_clock(pool.connector.dsn, pool.now) as own:
         settings = {**own.connector.settings, "application_name": f"hango {new_id()}"}
         own.connector = attrs.evolve(own.connector, settings=settings)
         yield own
@@ -122,10 +122,10 @@ async def running_worker(
     """
     worker = Worker(RunQueue(pool, new_id(), settings.lease_ttl, max_reclaims), pool)
     registry = registry_of(*tools)
-    prepare = Workshop(providers, registry, settings, guardrails, verifiers).prepare
+    prepare = ExecutionBuilder(providers, registry, settings, guardrails, verifiers).prepare
 
     async with trio.open_nursery() as nursery:
-        await nursery.start(partial(_live, worker, prepare, settings, events or UNHEARD))
+        await nursery.start(partial(_live, worker, prepare, settings, events or NULL_SINK))
         try:
             yield worker
             worker.drain.set()
@@ -161,7 +161,7 @@ async def _live(
 
 async def _end(worker: Worker) -> None:
     """Wait until *worker* has ended; time passes: else no last word to a database that is away ends."""
-    async with passing():
+    async with autojumping():
         await worker.ended.wait()
 
 

@@ -8,7 +8,7 @@ import attrs
 
 from hango.codec import cut_text
 from hango.errors import InvalidInput
-from hango.safe_errors import MAX_MESSAGE, leaves_of, located, message_of, told
+from hango.safe_errors import MAX_MESSAGE, describe, error_message, flatten, format_frames
 
 
 class ErrorKind(StrEnum):
@@ -48,12 +48,12 @@ class Failure:
     @classmethod
     def of(cls, kind: ErrorKind, error: BaseException) -> Failure:
         """Describe what was raised; of a group, its first errors."""
-        message = _LEAD.get(kind, "") + "; ".join(_said(leaf, kind) for leaf in leaves_of(error))
-        return cls(kind, cut_text(message, MAX_MESSAGE), located(error))
+        message = _LEAD.get(kind, "") + "; ".join(_said(leaf, kind) for leaf in flatten(error))
+        return cls(kind, cut_text(message, MAX_MESSAGE), format_frames(error))
 
 
 def _said(error: BaseException, kind: ErrorKind) -> str:
     """Return what the model is told of one error: of our own, about its arguments, just the message."""
     if kind is not ErrorKind.EXCEPTION and isinstance(error, InvalidInput):
-        return message_of(error) or told(error)
-    return told(error)
+        return error_message(error) or describe(error)
+    return describe(error)

@@ -1,6 +1,6 @@
 """The tools a process has, and the views of them that agents get.
 
-Rule: no failure of a tool gets past `View.call`: it comes back as an error result that is bounded,
+Rule: no failure of a tool gets past `ToolSet.call`: it comes back as an error result that is bounded,
 clean and never empty.  What does get past it is `trio.Cancelled`, and the ledger's errors.  The
 allow-list is held here, at the call.
 """
@@ -60,7 +60,7 @@ class Registry:
         """Return the names of all tools, sorted."""
         return tuple(sorted(self._tools))
 
-    def view(self, allow: Sequence[str], *, timeout: float, result_limit: int) -> View:
+    def view(self, allow: Sequence[str], *, timeout: float, result_limit: int) -> ToolSet:
         """Return the part of the tools that *allow* names; empty means all of them.
 
         Args:
@@ -69,11 +69,11 @@ class Registry:
             result_limit: bytes of UTF-8 a result may have.
         """
         chosen = {name: self._tools[name] for name in self.names() if not allow or name in allow}
-        return View(chosen, frozenset(self._tools), self._threads, timeout, result_limit)
+        return ToolSet(chosen, frozenset(self._tools), self._threads, timeout, result_limit)
 
 
 @attrs.frozen
-class View:
+class ToolSet:
     """The tools one agent may use.
 
     Attributes:

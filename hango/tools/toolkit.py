@@ -14,7 +14,7 @@ import attrs
 
 from hango.errors import RegistrationError
 from hango.tools.builtin import builtin_tools
-from hango.tools.registry import Registry, View
+from hango.tools.registry import Registry, ToolSet
 from hango.tools.tool import Tool
 
 RESULT_LIMIT = 256 * 1024  # bytes, as HANGO_TOOL_RESULT_LIMIT
@@ -81,7 +81,7 @@ class Toolkit:
         """Return the names of its tools, sorted."""
         return self._registry.names()
 
-    def toolbox(self, *, timeout: float) -> View:
+    def toolbox(self, *, timeout: float) -> ToolSet:
         """Return its tools; *timeout* is the seconds one call may take.
 
         Raises:

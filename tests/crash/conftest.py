@@ -11,7 +11,7 @@ from hango.db.pool import Pool
 
 from support.crashes import Stage
 from support.forks import Forks
-from support.world import make_world
+from support.world import make_seeded_tenant
 
 _COVERED = pytest.StashKey[list[str]]()
 
@@ -37,7 +37,9 @@ async def stage(
     database: str, pool: Pool, forks: Forks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Stage:
     """Have a database whose agent is the scripted one, and processes to serve it."""
-    return Stage(await make_world(pool, provider="scripted"), database, forks, tmp_path, monkeypatch)
+    return Stage(
+        await make_seeded_tenant(pool, provider="scripted"), database, forks, tmp_path, monkeypatch
+    )
 
 
 @pytest.fixture

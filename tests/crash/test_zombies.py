@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 import pytest
 
-from hango.db.notifications import CHANNEL, Ring
+from hango.db.notifications import CHANNEL, Notification
 from hango.db.queries import Row
 from hango.domain import RunState, ToolResultBlock, new_id
 
@@ -17,7 +17,7 @@ from support.mortal import Body, Fate
 from support.scenarios import Scenario
 from support.shop import TOLD
 from support.workers import SETTINGS, until, working
-from support.world import World, sql
+from support.world import SeededTenant, sql
 
 pytestmark = [pytest.mark.rule(3), pytest.mark.rule(9)]
 
@@ -25,7 +25,7 @@ _MIXED = Scenario("mixed", ("one look+pay post",))
 _TABLES = "select table_name from information_schema.tables where table_schema = 'public' order by 1"
 
 
-async def everything(world: World) -> Mapping[str, Sequence[Row]]:
+async def everything(world: SeededTenant) -> Mapping[str, Sequence[Row]]:
     """Read every row of every table, byte for byte."""
     names = [row["table_name"] for row in await sql(world.pool, _TABLES)]
     assert {"messages", "runs", "sessions", "tool_effects", "audit_events"} <= set(names)
@@ -38,7 +38,7 @@ async def everything(world: World) -> Mapping[str, Sequence[Row]]:
 async def thaw(stage: Stage) -> None:
     """Let the process go on to its end, which changes no row of any table, and rings nobody."""
     before = await everything(stage.world)
-    own = Ring(new_id(), new_id())
+    own = Notification(new_id(), new_id())
     async with stage.world.pool.listen() as rings:
         stage.forks.go_on()
         assert await stage.forks.ended() == 0

@@ -13,7 +13,7 @@ from hango.domain import Role, TextBlock
 from hango.testing import FakeProvider, text
 
 from support.workers import until, working
-from support.world import World, sql
+from support.world import SeededTenant, sql
 
 ROOMS = ("store", "actors", "agent", "web")
 # A conversation in memory says when its messages were made, as rows do; nothing is decided by it.
@@ -62,7 +62,9 @@ DISORDERS = [
 
 @pytest.mark.rule(2)
 @pytest.mark.parametrize("created_at", DISORDERS)
-async def test_order_is_that_of_the_line_whatever_the_times_say(world: World, created_at: str) -> None:
+async def test_order_is_that_of_the_line_whatever_the_times_say(
+    world: SeededTenant, created_at: str
+) -> None:
     """D14: runs of one moment, or of clocks set back, execute and are read in the order of posting."""
     session = await world.session(Role.MEMBER)
     for n in range(3):

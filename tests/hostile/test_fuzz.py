@@ -24,7 +24,7 @@ from hango.db.pool import Pool
 from hango.domain import Role, User
 
 from support.processes import Running, started
-from support.world import World, make_world
+from support.world import SeededTenant, make_seeded_tenant
 
 COUNT = int(os.environ.get("HANGO_TEST_FUZZ", "10000"))
 SEED = int(os.environ.get("HANGO_TEST_FUZZ_SEED", "1"))
@@ -56,8 +56,8 @@ async def test_thousands_of_random_requests_leave_a_process_as_it_was(
     database: str, pool: Pool
 ) -> None:
     """F04, F05, F06, F10: no error of ours, no traceback, no request unanswered, no memory kept."""
-    acme = await make_world(pool, provider="demo")
-    globex = await make_world(pool, "globex", provider="demo")
+    acme = await make_seeded_tenant(pool, provider="demo")
+    globex = await make_seeded_tenant(pool, "globex", provider="demo")
     async with serving_process(database) as (process, url):
         requests = await fuzzer(url, acme, globex)
         clients = [Client(url, requests) for _ in range(CLIENTS)]
@@ -89,7 +89,7 @@ PIECE = b"8000\r\n" + b"x" * 0x8000 + b"\r\n"
 
 async def test_bodies_without_end_leave_memory_as_it_was(database: str, pool: Pool) -> None:
     """F06: each is refused at its bound, however much more comes; nothing of them is kept."""
-    world = await make_world(pool)
+    world = await make_seeded_tenant(pool)
     session, owner = await world.session(), await key(world, world.users[Role.OWNER])
     lines = [
         f"POST /v1/sessions/{session.id}/runs HTTP/1.1",
@@ -138,7 +138,7 @@ async def say(clients: Sequence[Client], count: int) -> None:
             nursery.start_soon(client.say, count // len(clients))
 
 
-async def fuzzer(url: str, acme: World, globex: World) -> Requests:
+async def fuzzer(url: str, acme: SeededTenant, globex: SeededTenant) -> Requests:
     """Make requests for all that the server lists, by everybody but one user of each tenant."""
     owner = acme.users[Role.OWNER]
     people = [*acme.users.values(), owner, globex.users[Role.OWNER]]
@@ -168,6 +168,6 @@ async def fuzzer(url: str, acme: World, globex: World) -> Requests:
     return Requests(chance, operations, keys, known)
 
 
-async def key(world: World, user: User) -> str:
+async def key(world: SeededTenant, user: User) -> str:
     """Make a key of *user*."""
     return (await world.accounts.create_key(user.tenant_id, user.id, actor=None)).key

@@ -23,7 +23,7 @@ from hango.testing import Answer, FakeProvider, answer, call, text
 from hango.tools import tool
 
 from support.workers import SETTINGS, until, working
-from support.world import World, sql
+from support.world import SeededTenant, sql
 
 pytestmark = pytest.mark.rule(20)
 
@@ -83,7 +83,7 @@ RESULTS: Mapping[str, tuple[Answer, int | str]] = {
 
 
 @pytest.mark.rule(18)
-async def test_much_is_cut_before_it_is_stored_and_the_run_goes_on(world: World) -> None:
+async def test_much_is_cut_before_it_is_stored_and_the_run_goes_on(world: SeededTenant) -> None:
     """C10, C04, C05: whatever there is too much of; nothing stored is larger than its bound."""
     ended = await play(world, {name: asks for name, (asks, _) in RESULTS.items()})
     for name, (_, bound) in RESULTS.items():
@@ -116,7 +116,7 @@ ANSWERS: Mapping[str, tuple[Answer, ErrorCode | None]] = {
 
 
 @pytest.mark.rule(19)
-async def test_an_answer_without_measure_ends_the_run_or_is_cut(world: World) -> None:
+async def test_an_answer_without_measure_ends_the_run_or_is_cut(world: SeededTenant) -> None:
     """B15, C10: too many calls fail the run, none of them run; too much text is cut; all is bounded."""
     ended = await play(world, {name: answered for name, (answered, _) in ANSWERS.items()})
     codes = {name: run.error.code if run.error else None for name, run in ended.items()}
@@ -127,7 +127,7 @@ async def test_an_answer_without_measure_ends_the_run_or_is_cut(world: World) ->
     assert await largest(world) < 2 * 64 * LIMIT
 
 
-async def play(world: World, script: Mapping[str, Answer]) -> dict[str, Run]:
+async def play(world: SeededTenant, script: Mapping[str, Answer]) -> dict[str, Run]:
     """Execute one run for each answer, and then another one in its session, which must succeed."""
 
     def say(request: ProviderRequest) -> Answer:
@@ -145,14 +145,14 @@ async def play(world: World, script: Mapping[str, Answer]) -> dict[str, Run]:
     return dict(zip(script, ended, strict=True))
 
 
-async def results_of(world: World, run: Run) -> list[ToolResultBlock]:
+async def results_of(world: SeededTenant, run: Run) -> list[ToolResultBlock]:
     """Return the results of a run's tools."""
     messages = await world.sessions.messages(world.scope(), run.session_id, limit=200)
     blocks = [block for message in messages if message.run_id == run.id for block in message.content]
     return [block for block in blocks if isinstance(block, ToolResultBlock)]
 
 
-async def largest(world: World) -> int:
+async def largest(world: SeededTenant) -> int:
     """Return the size of the largest message stored, in bytes."""
     found = await sql(world.pool, "select max(octet_length(content::text)) as bytes from messages")
     return int(str(found[0]["bytes"]))

@@ -22,7 +22,7 @@ from hango.safe_errors import MAX_MESSAGE
 from support.processes import Running, started
 from support.processes import until as patiently
 from support.workers import until
-from support.world import World, make_world, sql
+from support.world import SeededTenant, make_seeded_tenant, sql
 
 pytestmark = [pytest.mark.rule(18), pytest.mark.rule(19)]
 
@@ -37,7 +37,7 @@ class Site:
         silent: set when the process has said its last word.
     """
 
-    world: World
+    world: SeededTenant
     process: Running
     url: str
     silent: trio.Event = attrs.field(factory=trio.Event)
@@ -74,7 +74,7 @@ class Site:
 @asynccontextmanager
 async def site(database: str, pool: Pool, **settings: str) -> AsyncIterator[Site]:
     """Start a process that serves and executes."""
-    world = await make_world(pool, provider="naive")
+    world = await make_seeded_tenant(pool, provider="naive")
     usual = {
         "HANGO_DATABASE_URL": database,
         "HANGO_PLUGINS": "hostile.misbehaving",

@@ -12,11 +12,11 @@ from peers.server import peer
 
 from hango.agent import AgentLoop, LoopLimits, RunOptions
 from hango.domain import (
-    Outcome,
     OutcomeStatus,
     PromptMessage,
     ProviderRequest,
     RunEvent,
+    RunOutcome,
     StopReason,
     Streamed,
     TextBlock,
@@ -108,7 +108,7 @@ class Events:
         self.seen.append(event)
 
 
-async def run(url: str, transcript: MemoryTranscript, events: Events) -> Outcome:
+async def run(url: str, transcript: MemoryTranscript, events: Events) -> RunOutcome:
     """Execute one run: the prompt, until the model is done."""
     registry = Registry()
     registry.register(make_get_time(lambda: NOON))
@@ -125,7 +125,7 @@ async def run(url: str, transcript: MemoryTranscript, events: Events) -> Outcome
         usage=Usage(),
     )
     outcome = await loop.run(transcript.session_id, (TextBlock(ASKED),), events, RunOptions())
-    assert isinstance(outcome, Outcome)
+    assert isinstance(outcome, RunOutcome)
     return outcome
 
 

@@ -9,12 +9,12 @@ import pytest
 from hango.testing.clock import EPOCH
 from hango.testing.plugin import LeaseClock
 
-from support.world import World
+from support.world import SeededTenant
 
 
 @pytest.mark.rule(11)
 async def test_a_cancel_is_dated_by_the_clock_of_the_leases(
-    world: World, lease_clock: LeaseClock
+    world: SeededTenant, lease_clock: LeaseClock
 ) -> None:
     """So that a run that is cancelled in line has not ended after the one behind it began."""
     run = await world.run(await world.session())

@@ -6,7 +6,7 @@ import pytest
 
 from hango.db.pool import Pool
 
-from support.world import World, make_world, sql
+from support.world import SeededTenant, make_seeded_tenant, sql
 
 CALL = (
     "insert into tool_effects (run_id, turn, ordinal, call_id, tool, effects, state, result, begin_id)"
@@ -54,10 +54,10 @@ REFUSED = {
 
 
 @pytest.fixture
-async def two_tenants(pool: Pool) -> World:
+async def two_tenants(pool: Pool) -> SeededTenant:
     """Tenant a with a session of two queued runs; tenant b with nothing but an agent."""
-    world = await make_world(pool, "a")
-    await make_world(pool, "b")
+    world = await make_seeded_tenant(pool, "a")
+    await make_seeded_tenant(pool, "b")
     session = await world.session()
     await world.run(session)
     await world.run(session)
@@ -65,13 +65,13 @@ async def two_tenants(pool: Pool) -> World:
 
 
 @pytest.mark.parametrize("statement", REFUSED.values(), ids=REFUSED.keys())
-async def test_what_must_never_be_is_refused(two_tenants: World, statement: str) -> None:
+async def test_what_must_never_be_is_refused(two_tenants: SeededTenant, statement: str) -> None:
     """Each statement would break an invariant; each is refused, and by a constraint."""
     with pytest.raises(Exception, match=r"violates|duplicate key"):
         await sql(two_tenants.pool, statement)
 
 
-async def test_a_heartbeat_is_a_hot_update(two_tenants: World) -> None:
+async def test_a_heartbeat_is_a_hot_update(two_tenants: SeededTenant) -> None:
     """It touches no index, so a fleet of beating workers does not bloat the table."""
     pool, queue = two_tenants.pool, two_tenants.queue()
     session = (await two_tenants.sessions.list(two_tenants.scope()))[0]

@@ -25,7 +25,7 @@ from support.turn_one import (
     plainly,
     results,
 )
-from support.world import World, sql
+from support.world import SeededTenant, sql
 
 pytestmark = pytest.mark.rule(9)
 
@@ -40,7 +40,7 @@ RESULTS = {
 }
 
 
-async def taken_over(world: World, claim: Claim) -> Claim:
+async def taken_over(world: SeededTenant, claim: Claim) -> Claim:
     """Let the claim be lost, and another process make the next one."""
     await hand_on(plainly(world), claim, "nobody")
     await sql(world.pool, "update runs set not_before = null")  # a second lapse in a row has a pause
@@ -49,7 +49,7 @@ async def taken_over(world: World, claim: Claim) -> Claim:
     return after
 
 
-async def stored(world: World) -> Sequence[Row]:
+async def stored(world: SeededTenant) -> Sequence[Row]:
     """All that the ledger holds of calls, in order; the one that is always there is left out."""
     columns = "turn, ordinal, call_id, tool, effects, state, result::text as result"
     return await sql(
@@ -58,7 +58,7 @@ async def stored(world: World) -> Sequence[Row]:
     )
 
 
-async def test_a_first_beginning_is_stored_as_it_is(world: World) -> None:
+async def test_a_first_beginning_is_stored_as_it_is(world: SeededTenant) -> None:
     """None: nobody has begun the call, so its body may run."""
     claim = await claimed_in_turn_one(world)
     ledger: Ledger = claim.ledger  # what it has to fit
@@ -68,7 +68,7 @@ async def test_a_first_beginning_is_stored_as_it_is(world: World) -> None:
     ]
 
 
-async def test_a_beginning_and_an_end_are_one_statement_each(world: World) -> None:
+async def test_a_beginning_and_an_end_are_one_statement_each(world: SeededTenant) -> None:
     """They take as long as a database needs for one."""
     claim = await claimed_in_turn_one(world)
     before = world.pool.statements
@@ -79,7 +79,7 @@ async def test_a_beginning_and_an_end_are_one_statement_each(world: World) -> No
 
 
 @pytest.mark.parametrize("effects", [Effects.KEYED, Effects.UNSAFE])
-async def test_a_later_claim_learns_what_was_begun(world: World, effects: Effects) -> None:
+async def test_a_later_claim_learns_what_was_begun(world: SeededTenant, effects: Effects) -> None:
     """Every time it asks, until there is a result; how the tool is declared now changes nothing."""
     claim = await claimed_in_turn_one(world)
     await claim.ledger.begin(context(claim.run, 0), "pay", effects)
@@ -94,7 +94,7 @@ async def test_a_later_claim_learns_what_was_begun(world: World, effects: Effect
 
 @pytest.mark.rule(20)
 @pytest.mark.parametrize("result", RESULTS.values(), ids=RESULTS.keys())
-async def test_a_result_is_restored_as_it_was(world: World, result: Result) -> None:
+async def test_a_result_is_restored_as_it_was(world: SeededTenant, result: Result) -> None:
     """To the last field and character; what Postgres cannot hold is replaced, as everywhere."""
     claim = await claimed_in_turn_one(world)
     await claim.ledger.begin(context(claim.run, 0), "pay", Effects.UNSAFE)
@@ -106,7 +106,9 @@ async def test_a_result_is_restored_as_it_was(world: World, result: Result) -> N
     assert earlier == EarlierCall(Effects.UNSAFE, clean)
 
 
-async def test_a_call_begun_by_an_earlier_claim_may_be_finished_by_a_later_one(world: World) -> None:
+async def test_a_call_begun_by_an_earlier_claim_may_be_finished_by_a_later_one(
+    world: SeededTenant,
+) -> None:
     """A keyed call that runs again comes to a result under the claim it runs under."""
     claim = await claimed_in_turn_one(world)
     await claim.ledger.begin(context(claim.run, 0), "pay", Effects.KEYED)
@@ -121,7 +123,7 @@ async def test_a_call_begun_by_an_earlier_claim_may_be_finished_by_a_later_one(w
 
 
 async def test_a_beginning_sent_again_does_not_meet_itself(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: SeededTenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its answer was lost, and it was not run: it may."""
     claim = await claimed_in_turn_one(world)
@@ -132,7 +134,7 @@ async def test_a_beginning_sent_again_does_not_meet_itself(
 
 
 async def test_an_earlier_beginning_is_met_also_when_sent_again(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: SeededTenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A claim whose answer was lost does not take another one's beginning for its own."""
     claim = await claimed_in_turn_one(world)
@@ -143,7 +145,7 @@ async def test_an_earlier_beginning_is_met_also_when_sent_again(
     assert earlier == EarlierCall(Effects.UNSAFE)
 
 
-async def test_a_second_beginning_of_one_claim_is_a_second_one(world: World) -> None:
+async def test_a_second_beginning_of_one_claim_is_a_second_one(world: SeededTenant) -> None:
     """Who begins is told by the beginning itself, not by the claim: nothing starts twice by mistake."""
     claim = await claimed_in_turn_one(world)
     assert await claim.ledger.begin(context(claim.run, 0), "pay", Effects.UNSAFE) is None
@@ -176,7 +178,7 @@ class Sent:
 
 
 async def test_a_beginning_that_arrives_late_undoes_no_end(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: SeededTenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A try that was given up may still be done by the server, after the call has finished."""
     claim, sent = await claimed_in_turn_one(world), Sent()
@@ -190,7 +192,7 @@ async def test_a_beginning_that_arrives_late_undoes_no_end(
 
 
 async def test_two_tries_that_wait_together_are_one_beginning(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: SeededTenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second sees what the first committed while both waited for the fence."""
     claim, sent = await claimed_in_turn_one(world), Sent()
@@ -218,7 +220,7 @@ async def test_two_tries_that_wait_together_are_one_beginning(
 
 @pytest.mark.rule(3)
 @pytest.mark.parametrize("turn", [1, 3])
-async def test_only_calls_of_the_open_turn_are_recorded(world: World, turn: int) -> None:
+async def test_only_calls_of_the_open_turn_are_recorded(world: SeededTenant, turn: int) -> None:
     """What belongs to a finished turn, or to one that has not come, is a conflict."""
     claim = await claimed_in_turn_one(world)
     await end_turn(claim)
@@ -229,7 +231,7 @@ async def test_only_calls_of_the_open_turn_are_recorded(world: World, turn: int)
 
 
 @pytest.mark.rule(3)
-async def test_a_result_of_a_finished_turn_is_refused(world: World) -> None:
+async def test_a_result_of_a_finished_turn_is_refused(world: SeededTenant) -> None:
     """An end that comes after its turn's changes nothing."""
     claim = await claimed_in_turn_one(world)
     await claim.ledger.begin(context(claim.run, 0), "pay", Effects.UNSAFE)
@@ -241,7 +243,7 @@ async def test_a_result_of_a_finished_turn_is_refused(world: World) -> None:
 
 
 @pytest.mark.rule(3)
-async def test_a_claim_records_for_its_own_run_only(world: World) -> None:
+async def test_a_claim_records_for_its_own_run_only(world: SeededTenant) -> None:
     """A call of another run is refused before anything is sent."""
     claim = await claimed_in_turn_one(world)
     other = attrs.evolve(context(claim.run, 0), run_id=new_id())
@@ -251,7 +253,7 @@ async def test_a_claim_records_for_its_own_run_only(world: World) -> None:
     assert world.pool.statements == before
 
 
-async def test_the_ledger_locks_no_session(world: World) -> None:
+async def test_the_ledger_locks_no_session(world: SeededTenant) -> None:
     """Calls of a turn do not wait for whoever writes messages to its session."""
     claim = await claimed_in_turn_one(world)
     async with row_held(world.pool, "sessions", claim.run.session_id):
@@ -260,7 +262,7 @@ async def test_the_ledger_locks_no_session(world: World) -> None:
             await claim.ledger.finish(context(claim.run, 0), Result("paid"))
 
 
-async def test_the_calls_of_a_turn_are_recorded_side_by_side(world: World) -> None:
+async def test_the_calls_of_a_turn_are_recorded_side_by_side(world: SeededTenant) -> None:
     """Thirty calls at once, and the turn's end after them: no deadlock, each its own."""
     claim = await claimed_in_turn_one(world)
 

@@ -32,7 +32,7 @@ from support.turn_one import (
     results,
     settle,
 )
-from support.world import World, sql
+from support.world import SeededTenant, sql
 
 # All an executor can write; those that store messages lock their session before their run.
 WRITES = pytest.mark.parametrize("write", [append, end_turn, settle, release, begin, finish])
@@ -43,7 +43,7 @@ SUCCESSORS = pytest.mark.parametrize("successor", ["another process", "the same 
 @pytest.mark.rule(3)
 @WRITES
 @SUCCESSORS
-async def test_a_stale_write_changes_nothing(world: World, write: Write, successor: str) -> None:
+async def test_a_stale_write_changes_nothing(world: SeededTenant, write: Write, successor: str) -> None:
     """A write after the claim is lost raises StateConflict, whoever has the run now."""
     claim, fetch = await claimed_in_turn_one(world), plainly(world)
     await hand_on(fetch, claim, successor)
@@ -66,7 +66,9 @@ async def refused(write: Write, claim: Claim, conflicts: list[StateConflict]) ->
 @pytest.mark.rule(3)
 @OF_MESSAGES
 @SUCCESSORS
-async def test_a_parked_write_changes_nothing(world: World, write: Write, successor: str) -> None:
+async def test_a_parked_write_changes_nothing(
+    world: SeededTenant, write: Write, successor: str
+) -> None:
     """A write that waited for its session row while the claim was lost comes to nothing."""
     claim, fetch = await claimed_in_turn_one(world), plainly(world)
     conflicts: list[StateConflict] = []
@@ -83,7 +85,7 @@ async def test_a_parked_write_changes_nothing(world: World, write: Write, succes
 @WRITES
 @SUCCESSORS
 async def test_a_write_waiting_for_its_run_sees_what_the_sweep_did(
-    world: World, write: Write, successor: str
+    world: SeededTenant, write: Write, successor: str
 ) -> None:
     """The fence is taken with a lock: a change of owner committed during the wait is seen."""
     claim = await claimed_in_turn_one(world)
@@ -100,7 +102,9 @@ async def test_a_write_waiting_for_its_run_sees_what_the_sweep_did(
 @pytest.mark.rule(3)
 @WRITES
 @pytest.mark.parametrize("column", ["owner_id = gen_random_uuid()", "claim_epoch = claim_epoch + 1"])
-async def test_the_fence_names_both_owner_and_epoch(world: World, write: Write, column: str) -> None:
+async def test_the_fence_names_both_owner_and_epoch(
+    world: SeededTenant, write: Write, column: str
+) -> None:
     """Either alone, changed by whatever may come, closes it."""
     claim = await claimed_in_turn_one(world)
     await sql(world.pool, f"update runs set {column}")  # noqa: S608  # our own words
@@ -113,7 +117,7 @@ async def test_the_fence_names_both_owner_and_epoch(world: World, write: Write, 
 @pytest.mark.rule(3)
 @WRITES
 async def test_a_write_whose_answer_was_lost_is_done_once(
-    world: World, write: Write, monkeypatch: pytest.MonkeyPatch
+    world: SeededTenant, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sent twice, it is stored once and reported as success."""
     control = await claimed_in_turn_one(world)
@@ -136,7 +140,7 @@ async def test_a_write_whose_answer_was_lost_is_done_once(
 @pytest.mark.rule(3)
 @pytest.mark.parametrize("write", [settle, release])
 async def test_a_lost_answer_is_found_also_after_progress_that_reset_the_reclaims(
-    world: World, write: Write, monkeypatch: pytest.MonkeyPatch
+    world: SeededTenant, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run taken back before, that ended a turn since: its end is its own, and no sweep's."""
     session = await world.session()
@@ -152,7 +156,7 @@ async def test_a_lost_answer_is_found_also_after_progress_that_reset_the_reclaim
 
 @pytest.mark.rule(3)
 async def test_a_transcript_stays_whole_when_an_answer_is_lost(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: SeededTenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was stored without an answer is read back, so that nothing is missing in memory."""
     claim = await claimed_in_turn_one(world)
@@ -163,7 +167,7 @@ async def test_a_transcript_stays_whole_when_an_answer_is_lost(
 
 
 @pytest.mark.rule(3)
-async def test_a_turn_is_ended_in_order(world: World) -> None:
+async def test_a_turn_is_ended_in_order(world: SeededTenant) -> None:
     """A boundary that is not the next one is refused, even by the owner."""
     claim = await claimed_in_turn_one(world)
     skipped = TurnEnd(2, NewMessage("user", (ToolResultBlock("c1", "x"),), claim.run.id, 2), Usage())
@@ -173,7 +177,7 @@ async def test_a_turn_is_ended_in_order(world: World) -> None:
 
 @pytest.mark.rule(3)
 @pytest.mark.parametrize("write", [append, settle, release])
-async def test_every_write_names_the_turn_it_expects(world: World, write: Write) -> None:
+async def test_every_write_names_the_turn_it_expects(world: SeededTenant, write: Write) -> None:
     """One that was sent before a boundary and arrives after it changes nothing."""
     claim = await claimed_in_turn_one(world)
     await end_turn(claim)
@@ -185,7 +189,7 @@ async def test_every_write_names_the_turn_it_expects(world: World, write: Write)
 
 
 @pytest.mark.rule(4)
-async def test_a_boundary_never_shortens_a_lease(world: World) -> None:
+async def test_a_boundary_never_shortens_a_lease(world: SeededTenant) -> None:
     """Another process's longer lease, or a clock set back, is no reason to lapse sooner."""
     claim = await claimed_in_turn_one(world)
     await sql(world.pool, "update runs set lease_expires_at = now() + interval '1 hour'")
@@ -197,7 +201,7 @@ async def test_a_boundary_never_shortens_a_lease(world: World) -> None:
 
 
 @pytest.mark.rule(7)
-async def test_a_turn_boundary_is_one_statement(world: World) -> None:
+async def test_a_turn_boundary_is_one_statement(world: SeededTenant) -> None:
     """Results, resume_turn, iterations, usage and the lease arrive together."""
     claim = await claimed_in_turn_one(world)
     await sql(
@@ -222,7 +226,9 @@ async def test_a_turn_boundary_is_one_statement(world: World) -> None:
 
 
 @pytest.mark.rule(3)
-async def test_what_an_old_claim_had_stored_does_not_make_it_the_owner_again(world: World) -> None:
+async def test_what_an_old_claim_had_stored_does_not_make_it_the_owner_again(
+    world: SeededTenant,
+) -> None:
     """The same process has the run under a new epoch: a repeat by the old claim is no success."""
     claim = await claimed_in_turn_one(world)
     await hand_on(plainly(world), claim, "the same process")
@@ -233,7 +239,9 @@ async def test_what_an_old_claim_had_stored_does_not_make_it_the_owner_again(wor
 
 
 @pytest.mark.rule(11)
-async def test_a_release_after_the_lease_is_none_also_for_who_had_the_run_before(world: World) -> None:
+async def test_a_release_after_the_lease_is_none_also_for_who_had_the_run_before(
+    world: SeededTenant,
+) -> None:
     """That this process gave the run back once says nothing of now."""
     claim = await claimed_in_turn_one(world)
     await claim.settle(Interrupted())
@@ -245,7 +253,7 @@ async def test_a_release_after_the_lease_is_none_also_for_who_had_the_run_before
 
 
 @pytest.mark.rule(7)
-async def test_the_end_of_a_run_is_one_statement(world: World) -> None:
+async def test_the_end_of_a_run_is_one_statement(world: SeededTenant) -> None:
     """The final message and the terminal state arrive together."""
     claim = await claimed_in_turn_one(world)
     await end_turn(claim)
@@ -260,7 +268,7 @@ async def test_the_end_of_a_run_is_one_statement(world: World) -> None:
 
 
 @pytest.mark.rule(11)
-async def test_a_release_stores_no_partial(world: World) -> None:
+async def test_a_release_stores_no_partial(world: SeededTenant) -> None:
     """A run that will be re-driven keeps nothing of the turn that was cut short."""
     claim = await claimed_in_turn_one(world)
     assert await release(claim) == "queued"
@@ -269,7 +277,9 @@ async def test_a_release_stores_no_partial(world: World) -> None:
 
 
 @pytest.mark.rule(11)
-async def test_an_interrupted_run_that_was_cancelled_ends_with_what_had_arrived(world: World) -> None:
+async def test_an_interrupted_run_that_was_cancelled_ends_with_what_had_arrived(
+    world: SeededTenant,
+) -> None:
     """The row says which: cancel was asked for, so the settle is terminal and stores the partial."""
     claim = await claimed_in_turn_one(world)
     await world.runs.cancel(world.scope(), claim.run.id)
@@ -281,7 +291,7 @@ async def test_an_interrupted_run_that_was_cancelled_ends_with_what_had_arrived(
 
 
 @pytest.mark.rule(11)
-async def test_an_interrupted_settle_requires_the_lease(world: World) -> None:
+async def test_an_interrupted_settle_requires_the_lease(world: SeededTenant) -> None:
     """After the lease has lapsed the sweep decides, not the executor."""
     claim = await claimed_in_turn_one(world)
     await world.lapse(claim.run)
@@ -290,7 +300,7 @@ async def test_an_interrupted_settle_requires_the_lease(world: World) -> None:
 
 
 @pytest.mark.rule(26)
-async def test_seq_has_no_gap_after_rejected_writes(world: World) -> None:
+async def test_seq_has_no_gap_after_rejected_writes(world: SeededTenant) -> None:
     """A rejected write takes no number."""
     claim = await claimed_in_turn_one(world)
     await hand_on(plainly(world), claim, "nobody")

@@ -21,7 +21,7 @@ from hango.testing import FakeProvider, answer, broken, call, failing, hanging, 
 from hango.tools import tool
 
 from support.workers import Gate, until, working
-from support.world import World, make_world, sql
+from support.world import SeededTenant, make_seeded_tenant, sql
 
 pytestmark = pytest.mark.rule(26)
 
@@ -45,7 +45,7 @@ class Story:
     The run's messages: 1 input, 2 answer with two calls, 3 results, 4 answer.
     """
 
-    world: World
+    world: SeededTenant
     ended: Run
     waiting: Sequence[Run]
 
@@ -58,7 +58,7 @@ class Story:
 @pytest.fixture
 async def story(database: str, pool: Pool) -> Story:
     """Let a run be executed, and leave others in line."""
-    world = await make_world(pool)
+    world = await make_seeded_tenant(pool)
     session = await world.session()
     run = await world.run(session)
     provider = FakeProvider([answer(call("note"), call("send")), text("done")])
@@ -127,7 +127,7 @@ async def test_a_database_without_anything_is_healthy(pool: Pool) -> None:
 
 async def test_every_session_is_looked_at_however_many_a_page_has(pool: Pool) -> None:
     """The pages leave out no session, be it the first, the last, or one between."""
-    world = await make_world(pool)
+    world = await make_seeded_tenant(pool)
     sessions = [await world.session() for _ in range(7)]
     await sql(pool, "update sessions set last_seq = 1")
     for page in (1, 2, 3, 7, 8):
@@ -216,7 +216,7 @@ async def test_a_run_that_is_cut_short_with_half_an_answer_is_healthy(story: Sto
 
 async def test_a_run_that_reaches_the_cap_is_healthy(pool: Pool) -> None:
     """Its last message is a turn beyond its iterations."""
-    world = await make_world(pool, limits=Limits(max_iterations=2))
+    world = await make_seeded_tenant(pool, limits=Limits(max_iterations=2))
     run = await world.run(await world.session())
     async with working(world, FakeProvider([call("note"), call("note")]), note):
         await until(world, [run], RunState.FAILED)
@@ -252,7 +252,7 @@ async def test_a_run_that_may_not_be_executed_any_more_is_healthy(story: Story) 
 
 async def test_messages_that_came_through_the_api_are_healthy(pool: Pool) -> None:
     """They are of no run, and may hold calls and results of nobody's."""
-    world = await make_world(pool)
+    world = await make_seeded_tenant(pool)
     session = await world.session()
     for role in ("user", "assistant", "assistant"):
         await world.sessions.add_message(world.scope(), session.id, role, (TextBlock("hello"),))

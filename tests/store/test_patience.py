@@ -9,12 +9,12 @@ from hango.errors import StoreUnavailable
 from hango.store.fence import Fence
 from hango.testing.plugin import LeaseClock
 
-from support.world import World
+from support.world import SeededTenant
 
 
 @pytest.mark.rule(4)
 async def test_a_write_is_tried_to_the_very_end_of_a_lease_that_is_moved_meanwhile(
-    world: World, lease_clock: LeaseClock
+    world: SeededTenant, lease_clock: LeaseClock
 ) -> None:
     """A short lease that heartbeats keep is not given up between two tries."""
     run = await world.run(await world.session())

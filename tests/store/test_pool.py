@@ -13,7 +13,7 @@ from hango.db.pool import Pool, open_pool
 from hango.db.queries import QUERIES, Query
 from hango.errors import StoreUnavailable
 
-from support.world import make_world, sql
+from support.world import make_seeded_tenant, sql
 
 SLEEP = Query("sleep", "select pg_sleep(60)", ())
 ONE = Query("one", "select 1 as one", ())
@@ -185,7 +185,7 @@ async def test_a_dead_listen_connection_is_noticed(pool: Pool) -> None:
         )
         with pytest.raises(StoreUnavailable):
             await anext(rings)
-    world = await make_world(pool)
+    world = await make_seeded_tenant(pool)
     session = await world.session()
     async with pool.listen() as rings:
         run = await world.run(session)

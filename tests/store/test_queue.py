@@ -8,13 +8,13 @@ from uuid import UUID
 import pytest
 import trio
 
-from hango.db.notifications import Ring
+from hango.db.notifications import Notification
 from hango.db.pool import Pool
 from hango.db.queries import Query, Row
 from hango.domain import (
     Interrupted,
-    Outcome,
     OutcomeStatus,
+    RunOutcome,
     RunState,
     Session,
     StopReason,
@@ -28,7 +28,7 @@ from hango.telemetry import names
 
 from support.counters import counted
 from support.locks import row_held, uncommitted, until_waiting
-from support.world import World, make_world, sql
+from support.world import SeededTenant, make_seeded_tenant, sql
 
 DOUBLED = [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]  # seconds
 
@@ -41,7 +41,7 @@ async def claim(queue: RunQueue, session: Session) -> Claim:
 
 
 @pytest.mark.rule(1)
-async def test_one_of_many_claimers_gets_the_run(world: World) -> None:
+async def test_one_of_many_claimers_gets_the_run(world: SeededTenant) -> None:
     """Eight at once: one claim is won, the others get nothing."""
     session = await world.session()
     run = await world.run(session)
@@ -63,7 +63,7 @@ async def test_one_of_many_claimers_gets_the_run(world: World) -> None:
 
 
 @pytest.mark.rule(1)
-async def test_a_probe_of_an_idle_or_busy_line_is_not_a_lost_claim(world: World) -> None:
+async def test_a_probe_of_an_idle_or_busy_line_is_not_a_lost_claim(world: SeededTenant) -> None:
     """Nothing due was seen, so nothing was lost."""
     session = await world.session()
     lost = counted(names.RUN_CLAIMS, outcome="lost")
@@ -76,7 +76,7 @@ async def test_a_probe_of_an_idle_or_busy_line_is_not_a_lost_claim(world: World)
 
 
 @pytest.mark.rule(2)
-async def test_a_session_runs_one_at_a_time_in_order(world: World) -> None:
+async def test_a_session_runs_one_at_a_time_in_order(world: SeededTenant) -> None:
     """The next run can be claimed only when the one before has ended."""
     session = await world.session()
     runs = [await world.run(session, f"run {n}") for n in range(3)]
@@ -93,7 +93,7 @@ async def test_a_session_runs_one_at_a_time_in_order(world: World) -> None:
 
 
 @pytest.mark.rule(2)
-async def test_a_reclaimed_run_goes_before_later_ones(world: World) -> None:
+async def test_a_reclaimed_run_goes_before_later_ones(world: SeededTenant) -> None:
     """It keeps its place at the head of the line."""
     session = await world.session()
     first, _ = await world.run(session, "one"), await world.run(session, "two")
@@ -104,7 +104,7 @@ async def test_a_reclaimed_run_goes_before_later_ones(world: World) -> None:
 
 
 @pytest.mark.rule(2)
-async def test_a_backed_off_head_holds_its_session_back(world: World) -> None:
+async def test_a_backed_off_head_holds_its_session_back(world: SeededTenant) -> None:
     """A later run does not overtake, and the look says when to come back."""
     session = await world.session()
     head, _ = await world.run(session, "one"), await world.run(session, "two")
@@ -119,7 +119,7 @@ async def test_a_backed_off_head_holds_its_session_back(world: World) -> None:
 
 
 @pytest.mark.rule(2)
-async def test_the_database_itself_refuses_a_second_running_run(world: World) -> None:
+async def test_the_database_itself_refuses_a_second_running_run(world: SeededTenant) -> None:
     """The unique index is the backstop when everything else is wrong."""
     session = await world.session()
     await world.run(session, "one")
@@ -133,7 +133,7 @@ async def test_the_database_itself_refuses_a_second_running_run(world: World) ->
 @pytest.mark.rule(6)
 async def test_a_look_lists_heads_oldest_first_and_tenants_in_turn(pool: Pool) -> None:
     """A tenant with a long backlog does not keep the others waiting."""
-    one, two = await make_world(pool, "one"), await make_world(pool, "two")
+    one, two = await make_seeded_tenant(pool, "one"), await make_seeded_tenant(pool, "two")
     expected: dict[str, list[UUID]] = {"one": [], "two": []}
     for world, count in ((one, 3), (two, 2)):
         for _ in range(count):
@@ -147,7 +147,7 @@ async def test_a_look_lists_heads_oldest_first_and_tenants_in_turn(pool: Pool) -
 
 
 @pytest.mark.rule(4)
-async def test_a_renewal_never_shortens_a_lease(world: World) -> None:
+async def test_a_renewal_never_shortens_a_lease(world: SeededTenant) -> None:
     """The new end is the later of the old one and now plus the ttl."""
     session = await world.session()
     await world.run(session)
@@ -169,7 +169,7 @@ async def test_a_renewal_never_shortens_a_lease(world: World) -> None:
 
 
 @pytest.mark.rule(4)
-async def test_a_renewal_tells_lost_cancelled_and_skipped_apart(world: World) -> None:
+async def test_a_renewal_tells_lost_cancelled_and_skipped_apart(world: SeededTenant) -> None:
     """Locked by someone else is neither lost nor renewed; a cancel is told every time."""
     queue, sessions = world.queue(), [await world.session() for _ in range(4)]
     for session in sessions:
@@ -187,7 +187,7 @@ async def test_a_renewal_tells_lost_cancelled_and_skipped_apart(world: World) ->
 
 
 @pytest.mark.rule(4)
-async def test_a_claim_again_by_the_same_process_ends_the_old_claim(world: World) -> None:
+async def test_a_claim_again_by_the_same_process_ends_the_old_claim(world: SeededTenant) -> None:
     """The epoch tells them apart: a renewal of the old one reports it lost."""
     session, queue = await world.session(), world.queue()
     run = await world.run(session)
@@ -201,7 +201,7 @@ async def test_a_claim_again_by_the_same_process_ends_the_old_claim(world: World
 
 
 @pytest.mark.rule(4)
-async def test_the_local_deadline_counts_from_before_the_request(world: World) -> None:
+async def test_the_local_deadline_counts_from_before_the_request(world: SeededTenant) -> None:
     """However long the answer took, this process stops a margin before the lease can lapse."""
     session, queue = await world.session(), world.queue(lease_ttl=50.0)
     run = await world.run(session)
@@ -219,7 +219,7 @@ async def test_the_local_deadline_counts_from_before_the_request(world: World) -
 
 
 @pytest.mark.rule(5)
-async def test_the_sweep_takes_lapsed_leases_only(world: World) -> None:
+async def test_the_sweep_takes_lapsed_leases_only(world: SeededTenant) -> None:
     """A live lease is left alone; a lapsed one queues again with its progress and its last owner."""
     sessions, queue = [await world.session() for _ in range(2)], world.queue()
     runs = [await world.run(session) for session in sessions]
@@ -235,7 +235,7 @@ async def test_the_sweep_takes_lapsed_leases_only(world: World) -> None:
 
 
 @pytest.mark.rule(5)
-async def test_the_sweep_pages_through_all(world: World) -> None:
+async def test_the_sweep_pages_through_all(world: SeededTenant) -> None:
     """More lapsed runs than a page holds are all taken in one sweep."""
     queue = world.queue()
     for _ in range(205):
@@ -251,7 +251,7 @@ async def test_the_sweep_pages_through_all(world: World) -> None:
 
 
 @pytest.mark.rule(5)
-async def test_reclaims_back_off_from_the_second_on(world: World) -> None:
+async def test_reclaims_back_off_from_the_second_on(world: SeededTenant) -> None:
     """The first has no pause, later ones triple it up to five minutes, less up to three quarters."""
     session, queue = await world.session(), world.queue(max_reclaims=0)
     run = await world.run(session)
@@ -274,7 +274,7 @@ async def test_reclaims_back_off_from_the_second_on(world: World) -> None:
 
 
 @pytest.mark.rule(5)
-async def test_runs_lost_together_do_not_come_back_together(world: World) -> None:
+async def test_runs_lost_together_do_not_come_back_together(world: SeededTenant) -> None:
     """D08: one of them may be what killed their process; the others must not meet it each time."""
     queue = world.queue()
     for _ in range(40):
@@ -299,7 +299,7 @@ async def test_runs_lost_together_do_not_come_back_together(world: World) -> Non
     (True, 0, 10, "cancelled"),
 ])  # fmt: skip
 async def test_the_sweep_decides_cancelled_before_crash_loop_before_queued(
-    world: World,
+    world: SeededTenant,
     *,
     cancel: bool,
     reclaims: int,
@@ -321,7 +321,7 @@ async def test_the_sweep_decides_cancelled_before_crash_loop_before_queued(
 
 
 @pytest.mark.rule(5)
-async def test_a_cancel_that_commits_while_the_sweep_waits_is_honoured(world: World) -> None:
+async def test_a_cancel_that_commits_while_the_sweep_waits_is_honoured(world: SeededTenant) -> None:
     """The sweep decides on the row as it locked it, not on the snapshot from before."""
     session, queue = await world.session(), world.queue()
     run = await world.run(session)
@@ -355,7 +355,7 @@ class LostClaim:
 
 @pytest.mark.rule(1)
 async def test_a_claim_whose_answer_was_lost_is_given_back(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: SeededTenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has no actor; the next try for its session finds it in the line again, and nothing counted."""
     session, queue = await world.session(), world.queue()
@@ -372,7 +372,7 @@ async def test_a_claim_whose_answer_was_lost_is_given_back(
 
 @pytest.mark.rule(3)
 async def test_a_give_back_that_arrives_late_leaves_the_next_claim_alone(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: SeededTenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sent for the first claim and executed, as by a server that froze, after the second."""
     session, queue = await world.session(), world.queue()
@@ -400,7 +400,7 @@ async def test_a_give_back_that_arrives_late_leaves_the_next_claim_alone(
 
 @pytest.mark.rule(5)
 async def test_a_claim_that_is_made_after_it_was_given_up_is_given_back(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: SeededTenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It waited for the row longer than we for it; nobody waits a whole lease for its run."""
     session, queue = await world.session(), world.queue()
@@ -421,7 +421,7 @@ async def test_a_claim_that_is_made_after_it_was_given_up_is_given_back(
 
 
 @pytest.mark.rule(5)
-async def test_the_sweep_passes_over_a_row_that_somebody_writes_to(world: World) -> None:
+async def test_the_sweep_passes_over_a_row_that_somebody_writes_to(world: SeededTenant) -> None:
     """A lapsed run whose owner's write is under way is for the next sweep; the others are taken."""
     runs = [await world.run(await world.session()) for _ in range(2)]
     for run in runs:
@@ -435,7 +435,7 @@ async def test_the_sweep_passes_over_a_row_that_somebody_writes_to(world: World)
 
 
 @pytest.mark.rule(2)
-async def test_the_unique_index_makes_a_claim_lost_and_no_error(world: World) -> None:
+async def test_the_unique_index_makes_a_claim_lost_and_no_error(world: SeededTenant) -> None:
     """Whoever gets past the line all the same, as a hand at psql, is seen while it commits."""
     session, got = await world.session(), list[Claim | None]()
     await world.run(session, "one")
@@ -454,7 +454,7 @@ async def test_the_unique_index_makes_a_claim_lost_and_no_error(world: World) ->
 
 
 @pytest.mark.rule(4)
-async def test_an_old_claim_does_not_renew_the_lease_of_a_new_one(world: World) -> None:
+async def test_an_old_claim_does_not_renew_the_lease_of_a_new_one(world: SeededTenant) -> None:
     """Of the same run, by the same process: the epoch tells them apart."""
     session, queue = await world.session(), world.queue()
     run = await world.run(session)
@@ -470,7 +470,7 @@ async def test_an_old_claim_does_not_renew_the_lease_of_a_new_one(world: World) 
 
 @pytest.mark.rule(6)
 @pytest.mark.parametrize("transition", ["create", "settle", "release", "cancel", "reclaim"])
-async def test_the_doorbell_rings_at_every_transition(world: World, transition: str) -> None:
+async def test_the_doorbell_rings_at_every_transition(world: SeededTenant, transition: str) -> None:
     """With the session and the run, so that whoever hears it knows where to look."""
     session = await world.session()
     run = await world.run(session)
@@ -480,7 +480,7 @@ async def test_the_doorbell_rings_at_every_transition(world: World, transition: 
             case "create":
                 run = await world.run(session)
             case "settle":
-                await got.settle(Outcome(OutcomeStatus.DONE, 1, Usage(), (), StopReason.END_TURN))
+                await got.settle(RunOutcome(OutcomeStatus.DONE, 1, Usage(), (), StopReason.END_TURN))
             case "release":
                 await got.settle(Interrupted())
             case "cancel":
@@ -489,11 +489,11 @@ async def test_the_doorbell_rings_at_every_transition(world: World, transition: 
                 await world.lapse(run)
                 await world.queue().sweep()
         with trio.fail_after(5):
-            assert await anext(rings) == Ring(session.id, run.id)
+            assert await anext(rings) == Notification(session.id, run.id)
 
 
 @pytest.mark.rule(2)
-async def test_a_running_run_holds_back_also_those_before_it(world: World) -> None:
+async def test_a_running_run_holds_back_also_those_before_it(world: SeededTenant) -> None:
     """However it came to run, as by a hand at psql: that is no lost claim, but a busy line."""
     session = await world.session()
     await world.run(session, "one")
@@ -511,7 +511,7 @@ async def test_a_running_run_holds_back_also_those_before_it(world: World) -> No
 @pytest.mark.rule(4)
 @pytest.mark.parametrize("asked_by", ["write", "beat"])
 async def test_a_deadline_counts_from_before_it_was_asked_for(
-    world: World, monkeypatch: pytest.MonkeyPatch, asked_by: str
+    world: SeededTenant, monkeypatch: pytest.MonkeyPatch, asked_by: str
 ) -> None:
     """However long the answer took: what the database granted is at least that."""
     session, queue = await world.session(), world.queue()
@@ -551,7 +551,7 @@ class Unanswered:
 
 @pytest.mark.rule(3)
 async def test_a_give_back_takes_nothing_from_another_process(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: SeededTenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The claim without an answer had not been made, and somebody else's was."""
     session, queue = await world.session(), world.queue()
@@ -567,7 +567,7 @@ async def test_a_give_back_takes_nothing_from_another_process(
 
 @pytest.mark.rule(11)
 async def test_a_claim_given_back_after_a_cancel_ends_as_cancelled(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: SeededTenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody executed it, and nobody will."""
     session, queue = await world.session(), world.queue()

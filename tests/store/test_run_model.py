@@ -25,7 +25,7 @@ from hango.testing.plugin import LeaseClock
 from support.run_model.choices import EVENTS, KINDS, OPERATIONS, chosen, operation, overtaking
 from support.run_model.operations import SESSIONS, Drift
 from support.run_model.trial import Gate, Trial
-from support.world import World
+from support.world import SeededTenant
 
 COUNT = os.environ.get("HANGO_TEST_RUN_MODEL")
 
@@ -86,7 +86,7 @@ Search = Callable[[type[Alone], int, LeaseClock], Awaitable[None]]
 
 
 @pytest.fixture
-async def search(database: str, world: World, monkeypatch: pytest.MonkeyPatch) -> Search:
+async def search(database: str, world: SeededTenant, monkeypatch: pytest.MonkeyPatch) -> Search:
     """Have what tries a number of sequences, or as many as are asked for."""
 
     async def search(machine: type[Alone], count: int, clock: LeaseClock) -> None:

@@ -13,15 +13,15 @@ from hango.domain import Role, Run, RunState, Session, TextBlock, new_id
 from hango.errors import NotFound, SessionBusy, SessionQueueFull
 
 from support.locks import row_held, until_waiting
-from support.world import World, make_world, sql
+from support.world import SeededTenant, make_seeded_tenant, sql
 
 
-async def count_runs(world: World) -> int:
+async def count_runs(world: SeededTenant) -> int:
     """All runs there are."""
     return int((await sql(world.pool, "select count(*) as n from runs"))[0]["n"])
 
 
-async def test_a_new_run_is_queued_with_a_trace_and_an_audit_row(world: World) -> None:
+async def test_a_new_run_is_queued_with_a_trace_and_an_audit_row(world: SeededTenant) -> None:
     """The run, its audit row and the doorbell are one transaction; both rows carry the trace id."""
     session = await world.session()
     async with world.pool.listen() as rings:
@@ -39,7 +39,7 @@ async def test_a_new_run_is_queued_with_a_trace_and_an_audit_row(world: World) -
         assert detail in audit[0]["detail"]
 
 
-async def test_runs_are_numbered_in_their_session(world: World) -> None:
+async def test_runs_are_numbered_in_their_session(world: SeededTenant) -> None:
     """Each session counts its own line from 1."""
     one, two = await world.session(), await world.session()
     numbers = [(await world.run(session)).session_seq for session in (one, one, two, one)]
@@ -50,10 +50,10 @@ async def test_runs_are_numbered_in_their_session(world: World) -> None:
 async def test_the_cap_is_exact_under_concurrency(database: str) -> None:
     """Forty posts wait at once for the session; with a cap of three, three get in."""
     async with open_pool(database, size=50) as pool:
-        await cap_of_three(await make_world(pool))
+        await cap_of_three(await make_seeded_tenant(pool))
 
 
-async def cap_of_three(world: World) -> None:
+async def cap_of_three(world: SeededTenant) -> None:
     """Let forty posts wait for one session, then let them go."""
     session = await world.session()
     outcomes: list[type] = []
@@ -74,7 +74,7 @@ async def cap_of_three(world: World) -> None:
     assert await count_runs(world) == 3
 
 
-async def may(world: World, role: Role, session: Session, run: Run) -> set[str]:
+async def may(world: SeededTenant, role: Role, session: Session, run: Run) -> set[str]:
     """What the user of that role can do with a session and its run."""
     scope, can = world.scope(role), set()
     attempts: dict[str, Callable[[], Awaitable[object]]] = {
@@ -99,7 +99,7 @@ async def may(world: World, role: Role, session: Session, run: Run) -> set[str]:
 @pytest.mark.parametrize("creator", Role)
 @pytest.mark.parametrize("viewer", Role)
 async def test_members_act_on_their_own_and_the_others_on_all(
-    world: World, creator: Role, viewer: Role
+    world: SeededTenant, creator: Role, viewer: Role
 ) -> None:
     """A member sees what they created; what they may not see does not exist for them."""
     session = await world.session(creator)
@@ -115,7 +115,7 @@ async def test_members_act_on_their_own_and_the_others_on_all(
 @pytest.mark.parametrize("viewer", Role)
 async def test_nothing_is_seen_across_tenants(pool: Pool, viewer: Role) -> None:
     """Not even by an owner, and nothing is written by the attempt."""
-    ours, theirs = await make_world(pool, "ours"), await make_world(pool, "theirs")
+    ours, theirs = await make_seeded_tenant(pool, "ours"), await make_seeded_tenant(pool, "theirs")
     session = await theirs.session()
     run = await theirs.run(session)
     assert await may(ours, viewer, session, run) == set()
@@ -126,7 +126,7 @@ async def test_nothing_is_seen_across_tenants(pool: Pool, viewer: Role) -> None:
 
 
 @pytest.mark.rule(11)
-async def test_cancel_of_a_queued_run_is_terminal_at_once(world: World) -> None:
+async def test_cancel_of_a_queued_run_is_terminal_at_once(world: SeededTenant) -> None:
     """Nobody will claim it, and those behind it move up."""
     session = await world.session()
     first, second = await world.run(session), await world.run(session)
@@ -139,7 +139,7 @@ async def test_cancel_of_a_queued_run_is_terminal_at_once(world: World) -> None:
 
 
 @pytest.mark.rule(11)
-async def test_cancel_of_a_running_run_is_a_request_made_once(world: World) -> None:
+async def test_cancel_of_a_running_run_is_a_request_made_once(world: SeededTenant) -> None:
     """Twice is as good as once, and is audited once."""
     session = await world.session()
     run = await world.run(session)
@@ -154,7 +154,7 @@ async def test_cancel_of_a_running_run_is_a_request_made_once(world: World) -> N
 
 @pytest.mark.rule(11)
 @pytest.mark.parametrize("end", ["succeeded", "failed", "cancelled"])
-async def test_cancel_of_an_ended_run_changes_nothing(world: World, end: str) -> None:
+async def test_cancel_of_an_ended_run_changes_nothing(world: SeededTenant, end: str) -> None:
     """It stays as it ended."""
     session = await world.session()
     run = await world.run(session)
@@ -171,7 +171,7 @@ async def test_cancel_of_an_ended_run_changes_nothing(world: World, end: str) ->
 
 
 @pytest.mark.rule(11)
-async def test_cancel_and_claim_have_one_winner(world: World) -> None:
+async def test_cancel_and_claim_have_one_winner(world: SeededTenant) -> None:
     """A cancel that waits for a claim finds a running run; it never makes a queued one linger."""
     session = await world.session()
     run = await world.run(session)
@@ -184,7 +184,7 @@ async def test_cancel_and_claim_have_one_winner(world: World) -> None:
     assert now.state in {RunState.RUNNING, RunState.CANCELLED}
 
 
-async def test_messages_cannot_be_added_under_a_live_run(world: World) -> None:
+async def test_messages_cannot_be_added_under_a_live_run(world: SeededTenant) -> None:
     """Before and after they can; they have neither run nor turn."""
     session, scope = await world.session(), world.scope()
     said = (TextBlock("by hand"),)
@@ -197,7 +197,7 @@ async def test_messages_cannot_be_added_under_a_live_run(world: World) -> None:
     assert (await world.sessions.add_message(scope, session.id, "user", said)).seq == 2
 
 
-async def test_lists_page_without_gap_or_repeat(world: World) -> None:
+async def test_lists_page_without_gap_or_repeat(world: SeededTenant) -> None:
     """Newest first, each exactly once, whatever the page size."""
     session = await world.session()
     made = [(await world.run(session)).id for _ in range(7)]

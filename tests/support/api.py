@@ -19,7 +19,7 @@ from hango.testing.serving import Server, running_server
 from hango.web.app import WebSettings
 
 from support.contract import keeps_its_promise
-from support.world import World, make_world, sql
+from support.world import SeededTenant, make_seeded_tenant, sql
 
 __all__ = ["Server"]
 
@@ -44,8 +44,8 @@ class Api:
 
     server: Server
     pool: Pool
-    acme: World
-    globex: World
+    acme: SeededTenant
+    globex: SeededTenant
     keys: dict[UUID, str]
 
     @property
@@ -68,7 +68,7 @@ class Api:
             event_hooks={"response": [keeps_its_promise]},
         )
 
-    def as_role(self, role: Role, world: World | None = None) -> httpx.AsyncClient:
+    def as_role(self, role: Role, world: SeededTenant | None = None) -> httpx.AsyncClient:
         """Make a client that acts as a tenant's user of that role; the tenant is acme by default."""
         return self.client((world or self.acme).users[role])
 
@@ -124,7 +124,7 @@ async def serving(
     doorbell: Pool | None = None,
 ) -> AsyncIterator[Api]:
     """Populate a database and serve it."""
-    acme, globex = await make_world(pool, "acme"), await make_world(pool, "globex")
+    acme, globex = await make_seeded_tenant(pool, "acme"), await make_seeded_tenant(pool, "globex")
     users = [*acme.users.values(), *globex.users.values()]
     keys = {user.id: await _key(pool, user) for user in users}
     async with running(pool, settings, graceful=graceful, doorbell=doorbell) as server:

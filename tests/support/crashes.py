@@ -23,7 +23,7 @@ from support.mortal import BEATING, DIED, GATE, TOOLS, Body, Fate
 from support.scenarios import Left, Scenario
 from support.shop import TOLD
 from support.workers import until, working
-from support.world import World, sql
+from support.world import SeededTenant, sql
 
 _MESSAGES = """
 select m.seq, r.session_seq as run, m.turn, m.role, m.content::text, m.stop_reason, m.usage::text,
@@ -89,7 +89,7 @@ class Scene:
     """
 
     scenario: Scenario
-    world: World
+    world: SeededTenant
     database: str
     session: Session
     journal: Path
@@ -240,7 +240,7 @@ class Stage:
         folder: for journals.
     """
 
-    world: World
+    world: SeededTenant
     database: str
     forks: Forks
     folder: Path

@@ -16,7 +16,7 @@ import trio
 from hango.domain import Run, RunState
 
 from support.processes import Running, started
-from support.world import World, sql
+from support.world import SeededTenant, sql
 
 _LONGEST = 60.0  # seconds
 
@@ -25,7 +25,7 @@ _LONGEST = 60.0  # seconds
 class Fleet:
     """Workers of one database, and the journal of what happened in them."""
 
-    world: World
+    world: SeededTenant
     database: str
     journal: Path
 

@@ -17,7 +17,7 @@ import cattrs
 import pytest
 import trio
 
-from hango.actors import Workshop, supervise
+from hango.actors import ExecutionBuilder, supervise
 from hango.db.pool import Pool, open_pool
 from hango.store.queue import RunQueue
 from hango.telemetry import names
@@ -159,7 +159,7 @@ class _Process:
         await supervise(
             queue=RunQueue(self.pool, self.owner, settings.lease_ttl, max_reclaims=10),
             pool=heard,
-            prepare=Workshop(
+            prepare=ExecutionBuilder(
                 {"scripted": self.body.provider}, registry, settings, verifiers=self.body.verifiers
             ).prepare,
             settings=settings,

@@ -14,10 +14,10 @@ from hango.domain import (
     ErrorCode,
     Interrupted,
     Ledger,
-    Outcome,
     OutcomeStatus,
     Result,
     RunEvent,
+    RunOutcome,
     StopReason,
     TextBlock,
     ToolContext,
@@ -44,7 +44,7 @@ def asks(*calls: ToolUseBlock, stop: StopReason | None = None) -> Answer:
     return answer(*calls, stop=stop, usage=Usage(10, 2))
 
 
-def ended(outcome: Outcome) -> tuple[OutcomeStatus, ErrorCode | None, str]:
+def ended(outcome: RunOutcome) -> tuple[OutcomeStatus, ErrorCode | None, str]:
     """Return how a run ended: status, error code, and what stopped it."""
     return outcome.status, outcome.error.code if outcome.error else None, outcome.stopped_by
 
@@ -142,21 +142,21 @@ class Bench:
             completion=self.completion,
         )
 
-    async def run(self, loop: AgentLoop | None = None, *, blocks: Sequence[Block] = HI) -> Outcome:
+    async def run(self, loop: AgentLoop | None = None, *, blocks: Sequence[Block] = HI) -> RunOutcome:
         """Execute the run to its end, store what is left, as a settle does, and return the outcome."""
         outcome = await self.execute(loop, blocks=blocks)
-        assert isinstance(outcome, Outcome)
+        assert isinstance(outcome, RunOutcome)
         self.settle(outcome)
         return outcome
 
     async def execute(
         self, loop: AgentLoop | None = None, *, blocks: Sequence[Block] = HI
-    ) -> Outcome | Interrupted:
+    ) -> RunOutcome | Interrupted:
         """Execute the run from its last boundary."""
         options = RunOptions(resume_from=self.transcript.resume_turn)
         return await (loop or self.loop()).run(self.transcript.session_id, blocks, self.sink, options)
 
-    def settle(self, outcome: Outcome | Interrupted) -> None:
+    def settle(self, outcome: RunOutcome | Interrupted) -> None:
         """Store the messages of a terminal write."""
         self.transcript.store(outcome.messages)
 

@@ -18,7 +18,7 @@ from hango.testing import Answer, FakeProvider, answer, call, text
 from hango.tools import Tool, tool
 
 from support.workers import NEVER, TICKING, Time, Worker, away, until, working
-from support.world import World, sql
+from support.world import SeededTenant, sql
 
 PATIENT = attrs.evolve(TICKING, run_deadline=NEVER, tool_timeout=NEVER)
 TOLD = "was started before and cut short, so it may have taken effect; it was not run again"
@@ -71,14 +71,14 @@ def asks(*calls: str) -> Answer:
     return answer(*(call(name.removesuffix("…"), {"wait": name.endswith("…")}) for name in calls))
 
 
-async def told(world: World, run: Run) -> list[ToolResultBlock]:
+async def told(world: SeededTenant, run: Run) -> list[ToolResultBlock]:
     """Return what the model was told of the calls of the first turn, in request order."""
     messages = await world.sessions.messages(world.scope(), run.session_id)
     (results,) = [m for m in messages if (m.run_id, m.turn, m.role) == (run.id, 1, "user")]
     return [block for block in results.content if isinstance(block, ToolResultBlock)]
 
 
-async def recorded(world: World) -> list[tuple[str, str]]:
+async def recorded(world: SeededTenant) -> list[tuple[str, str]]:
     """Return tool and state of all that is in the ledger, in the order of the calls."""
     rows = await sql(world.pool, "select tool, state from tool_effects order by turn, ordinal")
     return [(row["tool"], row["state"]) for row in rows]
@@ -95,7 +95,7 @@ class Street:
         theirs: the pool of the process that something happens to.
     """
 
-    world: World
+    world: SeededTenant
     theirs: Pool
 
     async def turn(self, clock: MockClock, seconds: float) -> None:

@@ -7,21 +7,21 @@ from collections.abc import Awaitable, Callable, Sequence
 import attrs
 import trio
 
-from hango.actors import Prepared, WorkerSettings, Workshop
+from hango.actors import ExecutionBuilder, PreparedRun, WorkerSettings
 from hango.actors.actor import Address, spawn
 from hango.actors.leases import Leases
 from hango.actors.session import Execute, session
 from hango.domain import (
     Message,
-    Outcome,
     Run,
+    RunOutcome,
     Session,
 )
 from hango.store.claims import Claim
 from hango.testing import FakeProvider
 
 from support.workers import Gate, Recorder, registry_of
-from support.world import World
+from support.world import SeededTenant
 
 
 @attrs.define
@@ -32,7 +32,7 @@ class Stage:
         settled: how often an execution said that it is over.
     """
 
-    world: World
+    world: SeededTenant
     session: Session
     address: Address[Execute]
     leases: Leases
@@ -68,16 +68,16 @@ class Stage:
         return await self.world.sessions.messages(self.world.scope(), self.session.id)
 
 
-Prepare = Callable[[Claim, Sequence[Message]], Awaitable[Prepared | Outcome]]
+Prepare = Callable[[Claim, Sequence[Message]], Awaitable[PreparedRun | RunOutcome]]
 
 
 def workshop(provider: FakeProvider, *gates: Gate) -> Prepare:
     """Prepare executions with this provider."""
     registry = registry_of(*(gate.tool for gate in gates))
-    return Workshop({"fake": provider}, registry, WorkerSettings()).prepare
+    return ExecutionBuilder({"fake": provider}, registry, WorkerSettings()).prepare
 
 
-async def stage(world: World, nursery: trio.Nursery, prepare: Prepare) -> Stage:
+async def stage(world: SeededTenant, nursery: trio.Nursery, prepare: Prepare) -> Stage:
     """Put a session's actor on stage."""
     leases = Leases()
     address = spawn(

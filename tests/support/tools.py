@@ -13,7 +13,7 @@ from hango.domain import Effects, Result, ToolContext, ToolUseBlock
 from hango.safe_errors import MAX_MESSAGE
 from hango.telemetry import names
 from hango.testing import MemoryLedger
-from hango.tools import Registry, Threads, Tool, View, tool
+from hango.tools import Registry, Threads, Tool, ToolSet, tool
 
 from support.counters import counted
 
@@ -41,12 +41,12 @@ def registry_of(*tools: Tool, threads: Threads | None = None) -> Registry:
     return registry
 
 
-def view_of(*tools: Tool, threads: Threads | None = None, timeout: float = 10) -> View:
+def view_of(*tools: Tool, threads: Threads | None = None, timeout: float = 10) -> ToolSet:
     """Return a view of all of *tools*."""
     return registry_of(*tools, threads=threads).view([], timeout=timeout, result_limit=LIMIT)
 
 
-async def call(view: View, name: str, **arguments: object) -> Result:
+async def call(view: ToolSet, name: str, **arguments: object) -> Result:
     """Call a tool by name."""
     return await view.call(ToolUseBlock("c1", name, arguments), CONTEXT, MemoryLedger())
 

@@ -17,10 +17,10 @@ from hango.domain import (
     Effects,
     Interrupted,
     NewMessage,
-    Outcome,
     OutcomeStatus,
     Result,
     Run,
+    RunOutcome,
     StopReason,
     TextBlock,
     ToolContext,
@@ -34,7 +34,7 @@ from hango.errors import StoreUnavailable
 from hango.store.claims import Claim
 
 from support.locks import Fetch
-from support.world import World, sql
+from support.world import SeededTenant, sql
 
 Write = Callable[[Claim], Awaitable[object]]
 
@@ -59,9 +59,9 @@ def answer(run: Run) -> NewMessage:
     return NewMessage("assistant", (TextBlock("It is noon."),), run.id, 2, StopReason.END_TURN)
 
 
-def done(run: Run) -> Outcome:
+def done(run: Run) -> RunOutcome:
     """A run that answered in its second turn."""
-    return Outcome(OutcomeStatus.DONE, 2, Usage(3, 4), (answer(run),), StopReason.END_TURN)
+    return RunOutcome(OutcomeStatus.DONE, 2, Usage(3, 4), (answer(run),), StopReason.END_TURN)
 
 
 async def append(claim: Claim) -> object:
@@ -99,7 +99,7 @@ def context(run: Run, ordinal: int, turn: int = 1) -> ToolContext:
     return ToolContext(run.id, turn, ordinal, f"c{ordinal}")
 
 
-async def claimed_in_turn_one(world: World) -> Claim:
+async def claimed_in_turn_one(world: SeededTenant) -> Claim:
     """A claim whose run has stored its first assistant message, and begun one of its calls."""
     session = await world.session()
     await world.run(session)
@@ -113,7 +113,7 @@ async def claimed_in_turn_one(world: World) -> Claim:
 # --- the database around it -----------------------------------------------------------------
 
 
-def plainly(world: World) -> Fetch:
+def plainly(world: SeededTenant) -> Fetch:
     """Return what runs statements each in a transaction of its own."""
     return partial(sql, world.pool)
 

@@ -15,7 +15,7 @@ import attrs
 import pytest
 import trio
 
-from hango.actors import Prepared, Workshop
+from hango.actors import ExecutionBuilder, PreparedRun
 from hango.db.pool import Pool
 from hango.db.queries import Query
 from hango.db.queries import Row as StoredRow
@@ -23,8 +23,8 @@ from hango.domain import (
     Effects,
     ErrorCode,
     Message,
-    Outcome,
     ProviderRequest,
+    RunOutcome,
     RunState,
     TextBlock,
     ToolContext,
@@ -197,11 +197,11 @@ class Stops:
 
     def stand_in(self, patch: pytest.MonkeyPatch) -> None:
         """Come along also where only hango's own code does."""
-        prepare, write = Workshop.prepare, Pool.write
+        prepare, write = ExecutionBuilder.prepare, Pool.write
 
         async def own_prepare(
-            workshop: Workshop, claim: Claim, known: Sequence[Message]
-        ) -> Prepared | Outcome:
+            workshop: ExecutionBuilder, claim: Claim, known: Sequence[Message]
+        ) -> PreparedRun | RunOutcome:
             (said,) = claim.run.input
             assert isinstance(said, TextBlock)
             self._names[claim.run.id] = said.text.split()[0]
@@ -219,7 +219,7 @@ class Stops:
                 self.taken_back.update(row["id"] for row in rows)
             return rows
 
-        patch.setattr(Workshop, "prepare", own_prepare)
+        patch.setattr(ExecutionBuilder, "prepare", own_prepare)
         patch.setattr(Pool, "write", own_write)
 
     def _name(self, run_id: object) -> str:

@@ -29,7 +29,7 @@ from hango.testing.seeded_tenant import until
 from hango.testing.workers import NONE, Worker, registry_of, running_worker
 from hango.tools import Tool, tool
 
-from support.world import World
+from support.world import SeededTenant
 
 __all__ = ["Worker", "registry_of", "until"]
 
@@ -51,7 +51,7 @@ class Recorder:
 
 @asynccontextmanager
 async def working(
-    world: World,
+    world: SeededTenant,
     provider: Provider | Mapping[str, Provider],
     *tools: Tool,
     settings: WorkerSettings = SETTINGS,
@@ -188,7 +188,7 @@ def echo(request: ProviderRequest) -> Block:
     return text(f"heard {prompt(request)}")
 
 
-async def quiet(world: World) -> None:
+async def quiet(world: SeededTenant) -> None:
     """Return when nothing goes on: no statement is under way, and all tasks wait."""
     await wait_all_tasks_blocked(0.02)
     while world.pool.in_flight:

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from hango.testing.databases import sql
-from hango.testing.seeded_tenant import World, make_world, scope_of
+from hango.testing.seeded_tenant import SeededTenant, make_seeded_tenant, scope_of
 
-__all__ = ["World", "make_world", "scope_of", "sql"]
+__all__ = ["SeededTenant", "make_seeded_tenant", "scope_of", "sql"]

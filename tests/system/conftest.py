@@ -11,7 +11,7 @@ from hango.db.pool import Pool
 
 from support.api import Api, serving
 from support.fleet import Fleet
-from support.world import make_world
+from support.world import make_seeded_tenant
 
 
 @pytest.fixture
@@ -24,4 +24,4 @@ async def api(pool: Pool) -> AsyncIterator[Api]:
 @pytest.fixture
 async def fleet(database: str, pool: Pool, tmp_path: Path) -> Fleet:
     """Have a database whose agent is the scripted one, for workers to be started on."""
-    return Fleet(await make_world(pool, provider="scripted"), database, tmp_path / "journal")
+    return Fleet(await make_seeded_tenant(pool, provider="scripted"), database, tmp_path / "journal")

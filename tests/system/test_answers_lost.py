@@ -14,7 +14,7 @@ from hango.errors import StoreUnavailable
 from hango.testing import FakeProvider, call, text
 
 from support.workers import Gate, working
-from support.world import World, sql
+from support.world import SeededTenant, sql
 
 
 class LostAnswer:
@@ -41,7 +41,7 @@ class LostAnswer:
 @pytest.mark.parametrize("write", ["append_messages", "end_turn"])
 @pytest.mark.parametrize("cancelled", [True, False])
 async def test_a_run_cut_short_after_a_lost_answer_ends_at_once(
-    world: World, monkeypatch: pytest.MonkeyPatch, write: str, *, cancelled: bool
+    world: SeededTenant, monkeypatch: pytest.MonkeyPatch, write: str, *, cancelled: bool
 ) -> None:
     """Cancelled or handed over, it does not wait for its lease to lapse, and nothing is counted."""
     gate, session = Gate(), await world.session()

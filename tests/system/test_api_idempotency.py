@@ -12,7 +12,7 @@ from hango.domain import Role, Session, new_id
 
 from support.api import Api, is_problem, running
 from support.locks import row_held, until_waiting
-from support.world import World
+from support.world import SeededTenant
 
 CUT_WHO_WAITS = """
 select pg_terminate_backend(pid) from pg_stat_activity
@@ -112,7 +112,7 @@ async def test_a_key_is_its_creators_for_one_session(api: Api) -> None:
     """The same key of another person, tenant or session names another run (D15)."""
     mine, another = await api.session(), await api.session()
     theirs = await api.globex.session(Role.MEMBER)
-    places: list[tuple[World, Role, Session]] = [
+    places: list[tuple[SeededTenant, Role, Session]] = [
         (api.acme, Role.MEMBER, mine),
         (api.acme, Role.OWNER, mine),
         (api.acme, Role.MEMBER, another),

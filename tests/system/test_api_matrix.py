@@ -20,7 +20,7 @@ from hango.web.openapi import OPERATIONS
 from hango.web.openapi.operation import Operation
 
 from support.api import Api
-from support.world import World, scope_of, sql
+from support.world import SeededTenant, scope_of, sql
 
 # what each change leaves in the trail, and of what kind its target is
 ACTIONS = {
@@ -70,12 +70,12 @@ class Cast:
     """One caller, made for one request, and what they ask for."""
 
     api: Api
-    world: World
+    world: SeededTenant
     caller: User
     whose: Whose
 
     @classmethod
-    async def of(cls, api: Api, world: World, role: Role, whose: Whose) -> Cast:
+    async def of(cls, api: Api, world: SeededTenant, role: Role, whose: Whose) -> Cast:
         """Let the caller in."""
         return cls(api, world, await person(api, world, role), whose)
 
@@ -98,7 +98,7 @@ class Cast:
             ids["run_id"] = run.id
         return ids
 
-    async def _maker(self) -> tuple[World, User]:
+    async def _maker(self) -> tuple[SeededTenant, User]:
         if self.whose is Whose.OWN:
             return self.world, self.caller
         if self.whose is Whose.COLLEAGUES:
@@ -113,7 +113,7 @@ class Cast:
             return await client.request(operation.method, path, json=body_of(operation, ids))
 
 
-async def person(api: Api, world: World, role: Role) -> User:
+async def person(api: Api, world: SeededTenant, role: Role) -> User:
     """Let somebody into a tenant, with a key."""
     accounts, email = Accounts(api.pool), f"{new_id()}@{world.tenant.slug}.test"
     user = await accounts.create_user(world.tenant.id, email, role, actor=None)

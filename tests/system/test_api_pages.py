@@ -13,42 +13,42 @@ from hango.web.openapi import OPERATIONS
 from hango.web.openapi.operation import Operation
 
 from support.api import Api
-from support.world import World, sql
+from support.world import SeededTenant, sql
 
 COUNT = 7
 
-Make = Callable[[World, UUID], Awaitable[object]]
+Make = Callable[[SeededTenant, UUID], Awaitable[object]]
 
 
-async def make_run(world: World, session_id: UUID) -> None:
+async def make_run(world: SeededTenant, session_id: UUID) -> None:
     """Queue a run."""
     said = (TextBlock("x"),)
     await world.runs.create(world.scope(), session_id, said, max_live=COUNT)
 
 
-async def make_message(world: World, session_id: UUID) -> None:
+async def make_message(world: SeededTenant, session_id: UUID) -> None:
     """Add a message."""
     await world.sessions.add_message(world.scope(), session_id, "user", (TextBlock("x"),))
 
 
-async def make_agent(world: World, _: UUID) -> None:
+async def make_agent(world: SeededTenant, _: UUID) -> None:
     """Store an agent."""
     new = NewAgent(f"a{new_id().hex}", "A", "fake", "m")
     await Agents(world.pool).create(world.tenant.id, new, actor=None)
 
 
-async def make_session(world: World, _: UUID) -> None:
+async def make_session(world: SeededTenant, _: UUID) -> None:
     """Open a session."""
     await world.session()
 
 
-async def make_user(world: World, _: UUID) -> None:
+async def make_user(world: SeededTenant, _: UUID) -> None:
     """Let somebody in."""
     email = f"{new_id()}@acme.test"
     await world.accounts.create_user(world.tenant.id, email, Role.MEMBER, actor=None)
 
 
-async def make_key(world: World, _: UUID) -> None:
+async def make_key(world: SeededTenant, _: UUID) -> None:
     """Make a key."""
     await world.accounts.create_key(world.tenant.id, world.users[Role.OWNER].id, actor=None)
 

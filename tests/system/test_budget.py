@@ -16,7 +16,7 @@ from hango.domain import Block, RunState
 from hango.testing import FakeProvider, call, text
 
 from support.workers import Gate, until, working
-from support.world import World
+from support.world import SeededTenant
 
 T = TypeVar("T")
 TOOL_TURNS = 4
@@ -51,7 +51,7 @@ class Meter:
 
 @pytest.mark.rule(7)
 async def test_a_run_costs_the_database_what_it_must(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: SeededTenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One transaction to create, a claim, three reads, two writes a tool turn, and one for the end.
 

@@ -17,7 +17,7 @@ from hango.domain import RunState
 from support.embedded import temporary_folder
 from support.llm_server import delta, error_reply, finish, serve_llm, sse, stream_reply
 from support.processes import COMMAND, environment, hango, started, until
-from support.world import make_world, sql
+from support.world import make_seeded_tenant, sql
 
 PROMPT = "What time is it in Tokyo and in Berlin?"
 
@@ -151,7 +151,7 @@ async def test_a_signal_cancels_the_run_and_exits_with_3(database: str, number: 
 async def test_other_sessions_are_none_of_its_business(database: str) -> None:
     """It executes the runs of its own session; what else is queued waits for a server."""
     async with open_pool(database) as pool:
-        world = await make_world(pool, provider="demo")
+        world = await make_seeded_tenant(pool, provider="demo")
         other = await world.run(await world.session())
         done = await hango("run", "hello", HANGO_DATABASE_URL=database)
         assert done.code == 0

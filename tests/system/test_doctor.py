@@ -10,7 +10,7 @@ from hango.db.pool import Pool
 
 from support.embedded import temporary_folder
 from support.processes import hango
-from support.world import make_world, sql
+from support.world import make_seeded_tenant, sql
 
 pytestmark = pytest.mark.rule(26)
 
@@ -31,7 +31,7 @@ async def test_without_a_database_named_it_looks_at_hangos_own() -> None:
 
 async def test_what_is_found_is_a_line_each_and_the_exit_code(database: str, pool: Pool) -> None:
     """Each says which invariant, where, and what; the prompt is not repeated."""
-    world = await make_world(pool)
+    world = await make_seeded_tenant(pool)
     run = await world.run(await world.session(), "a secret")
     await sql(pool, "update sessions set last_seq = 1")
     await sql(pool, "delete from audit_events where action = 'run.create'")
@@ -46,7 +46,7 @@ async def test_what_is_found_is_a_line_each_and_the_exit_code(database: str, poo
 
 async def test_json_is_one_object(database: str, pool: Pool) -> None:
     """For programs: the same, with a null where there is no run."""
-    world = await make_world(pool)
+    world = await make_seeded_tenant(pool)
     session = await world.session()
     await sql(pool, "update sessions set last_seq = 1")
     done = await hango("doctor", "--json", HANGO_DATABASE_URL=database)

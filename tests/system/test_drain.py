@@ -29,7 +29,7 @@ from support.workers import (
     until,
     working,
 )
-from support.world import World, make_world, sql
+from support.world import SeededTenant, make_seeded_tenant, sql
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def clock() -> MockClock:
     return MockClock()
 
 
-async def test_an_idle_process_drains_at_once(world: World) -> None:
+async def test_an_idle_process_drains_at_once(world: SeededTenant) -> None:
     """Also with idle session actors: nothing is waited for."""
     async with working(world, FakeProvider(echo)) as worker:
         run = await world.run(await world.session())
@@ -48,7 +48,7 @@ async def test_an_idle_process_drains_at_once(world: World) -> None:
             await worker.ended.wait()
 
 
-async def test_a_running_turn_finishes_and_its_run_is_handed_to_a_peer(world: World) -> None:
+async def test_a_running_turn_finishes_and_its_run_is_handed_to_a_peer(world: SeededTenant) -> None:
     """D16: released at the boundary, counted as nothing, and gone on with from there by another."""
     gate = Gate()
     provider = FakeProvider([call("hold"), text("done")])
@@ -70,7 +70,7 @@ async def test_what_is_not_finished_in_time_is_interrupted_and_released(
 ) -> None:
     """D16: a tool that never ends costs the drain timeout and no more; the run is whole for a peer."""
     async with open_pool(database, now=mock_now) as pool:
-        world, time, gate = await make_world(pool), Time(clock, pool), Gate()
+        world, time, gate = await make_seeded_tenant(pool), Time(clock, pool), Gate()
         settings = attrs.evolve(TICKING, tool_timeout=NEVER)
         async with working(world, FakeProvider([call("hold")]), gate.tool, settings=settings) as worker:
             run = await world.run(await world.session())
@@ -86,7 +86,9 @@ async def test_what_is_not_finished_in_time_is_interrupted_and_released(
         assert gate.left == 1
 
 
-async def test_a_claim_that_comes_back_after_drain_began_is_given_back_at_once(world: World) -> None:
+async def test_a_claim_that_comes_back_after_drain_began_is_given_back_at_once(
+    world: SeededTenant,
+) -> None:
     """D16: a claim in flight when the signal comes executes nothing."""
     provider = FakeProvider(echo)
     run = await world.run(await world.session())
@@ -102,7 +104,7 @@ async def test_a_claim_that_comes_back_after_drain_began_is_given_back_at_once(w
     assert provider.calls == 0
 
 
-async def test_nothing_is_claimed_once_drain_began(world: World) -> None:
+async def test_nothing_is_claimed_once_drain_began(world: SeededTenant) -> None:
     """A run posted while a last turn is being finished is left to others."""
     gate = Gate()
     async with working(world, FakeProvider([call("hold")]), gate.tool) as worker:
@@ -118,7 +120,7 @@ async def test_nothing_is_claimed_once_drain_began(world: World) -> None:
 
 @pytest.mark.rule(11)
 async def test_a_cancel_between_a_claim_and_its_answer_is_seen(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: SeededTenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D09 b: its doorbell rang before anybody knew who executes the run; no heartbeat is waited for."""
     provider = FakeProvider([hanging()])
@@ -136,7 +138,7 @@ async def test_a_cancel_between_a_claim_and_its_answer_is_seen(
 
 
 @pytest.mark.rule(11)
-async def test_cancel_and_drain_is_cancelled(world: World) -> None:
+async def test_cancel_and_drain_is_cancelled(world: SeededTenant) -> None:
     """The row says which of the two ends the run."""
     gate = Gate()
     settings = attrs.evolve(SETTINGS, drain_timeout=0.0)
@@ -149,7 +151,7 @@ async def test_cancel_and_drain_is_cancelled(world: World) -> None:
     assert (await world.reload(run)).state is RunState.CANCELLED
 
 
-async def test_a_process_torn_down_releases_its_runs(world: World) -> None:
+async def test_a_process_torn_down_releases_its_runs(world: SeededTenant) -> None:
     """D17: cancelled from outside, the runs are given back by a shielded write."""
     gate = Gate()
     async with working(world, FakeProvider([call("hold")]), gate.tool) as worker:
@@ -162,7 +164,7 @@ async def test_a_process_torn_down_releases_its_runs(world: World) -> None:
 
 
 @pytest.mark.rule(6)
-async def test_a_claim_that_comes_back_to_a_process_torn_down_is_released(world: World) -> None:
+async def test_a_claim_that_comes_back_to_a_process_torn_down_is_released(world: SeededTenant) -> None:
     """Nobody waits a whole lease for a run that nobody has begun."""
     run = await world.run(await world.session())
     async with AsyncExitStack() as lock:
@@ -177,7 +179,7 @@ async def test_a_claim_that_comes_back_to_a_process_torn_down_is_released(world:
 
 @pytest.mark.rule(6)
 async def test_a_claim_given_back_in_a_drain_is_given_back_though_the_process_is_torn_down(
-    world: World,
+    world: SeededTenant,
 ) -> None:
     """D17: it is a write for the row's sake, and shielded."""
     run = await world.run(await world.session())

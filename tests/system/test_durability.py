@@ -10,14 +10,14 @@ import pytest
 from hango.domain import Run, RunState, ToolResultBlock
 
 from support.fleet import Fleet
-from support.world import World, sql
+from support.world import SeededTenant, sql
 
 pytestmark = pytest.mark.rule(8)
 
 _NEVER = "1h"  # an interval that cannot be what made something happen
 
 
-async def stored(world: World, run: Run) -> list[tuple[int, int | None, str]]:
+async def stored(world: SeededTenant, run: Run) -> list[tuple[int, int | None, str]]:
     """(seq, turn, role) of every message of the run's session."""
     messages = await world.sessions.messages(world.scope(), run.session_id, limit=200)
     return [(message.seq, message.turn, message.role) for message in messages]

@@ -21,7 +21,7 @@ from hango.tools import tool
 
 from support.shop import PATIENT, TOLD, Shop, Street, asks, driven_again, interrupted, recorded, told
 from support.workers import SETTINGS, TICKING, away, mock_now, until, working
-from support.world import World, make_world
+from support.world import SeededTenant, make_seeded_tenant
 
 pytestmark = pytest.mark.rule(9)
 
@@ -38,7 +38,7 @@ def clock() -> MockClock:
 async def street(database: str) -> AsyncIterator[Street]:
     """Have a database whose leases follow the clock."""
     async with open_pool(database, now=mock_now) as pool, open_pool(database, now=mock_now) as theirs:
-        yield Street(await make_world(pool), theirs)
+        yield Street(await make_seeded_tenant(pool), theirs)
 
 
 @pytest.mark.rule(8)
@@ -168,7 +168,7 @@ async def test_a_thread_that_outlives_its_claim_records_nothing(
 # --- told to stop ---------------------------------------------------------------------------
 
 
-async def test_a_call_cut_short_by_a_drain_is_not_started_by_the_peer(world: World) -> None:
+async def test_a_call_cut_short_by_a_drain_is_not_started_by_the_peer(world: SeededTenant) -> None:
     """D16: released in mid-turn; the peer knows what may run again."""
     shop = Shop()
     at_once = attrs.evolve(SETTINGS, drain_timeout=0.0)
@@ -190,7 +190,7 @@ async def test_a_call_cut_short_by_a_drain_is_not_started_by_the_peer(world: Wor
 
 
 @pytest.mark.rule(11)
-async def test_a_cancelled_run_leaves_its_call_begun(world: World) -> None:
+async def test_a_cancelled_run_leaves_its_call_begun(world: SeededTenant) -> None:
     """Nobody will ask what became of it; the next run of the session is not troubled by it."""
     shop, session = Shop(), await world.session()
     provider = FakeProvider([asks("unsafe…"), asks("unsafe"), text("done")])
@@ -208,7 +208,7 @@ async def test_a_cancelled_run_leaves_its_call_begun(world: World) -> None:
 # --- nothing else changes -------------------------------------------------------------------
 
 
-async def quiet(world: World) -> None:
+async def quiet(world: SeededTenant) -> None:
     """Return when nothing goes on: no statement is under way, and all tasks wait."""
     await wait_all_tasks_blocked(0.02)
     while world.pool.in_flight:
@@ -216,7 +216,7 @@ async def quiet(world: World) -> None:
 
 
 @pytest.mark.rule(26)
-async def test_no_connection_is_held_while_an_unsafe_tool_works(world: World) -> None:
+async def test_no_connection_is_held_while_an_unsafe_tool_works(world: SeededTenant) -> None:
     """Recording takes a statement before and one after, and none meanwhile."""
     shop = Shop()
     async with working(world, FakeProvider([asks("unsafe…"), text("done")]), *shop.tools):
@@ -231,7 +231,7 @@ async def test_no_connection_is_held_while_an_unsafe_tool_works(world: World) ->
 @pytest.mark.rule(3)
 @pytest.mark.parametrize("write", ["begin_call", "finish_call"])
 async def test_a_lost_answer_of_the_ledger_runs_nothing_twice(
-    world: World, write: str, monkeypatch: pytest.MonkeyPatch
+    world: SeededTenant, write: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was written is written, and the execution goes on as if it had heard."""
     send, lost = Pool.write, trio.Event()

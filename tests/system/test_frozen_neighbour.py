@@ -19,7 +19,7 @@ from hango.testing.workers import own_pool
 
 from support.locks import row_held, until_waiting
 from support.workers import TICKING, Gate, prompt, working
-from support.world import World, sql
+from support.world import SeededTenant, sql
 
 RUNS = 64
 TWO_LEASES = int(2 * TICKING.lease_ttl)  # seconds
@@ -85,7 +85,7 @@ async def impatient(pool: Pool) -> AsyncIterator[Pool]:
         yield own
 
 
-async def shortest_lease(world: World, frozen: Run) -> float:
+async def shortest_lease(world: SeededTenant, frozen: Run) -> float:
     """Return for how many seconds the leases of all others hold at least; infinite without any."""
     found = await sql(world.pool, _SHORTEST, frozen.id, world.pool.now())
     return float(found[0]["seconds"])
@@ -104,7 +104,7 @@ async def shortest_lease(world: World, frozen: Run) -> float:
     ],
 )
 async def test_a_client_idle_on_a_row_for_two_leases_harms_no_other_run(
-    world: World, lease_clock: LeaseClock, table: Table, write: Write, fate: Fate
+    world: SeededTenant, lease_clock: LeaseClock, table: Table, write: Write, fate: Fate
 ) -> None:
     """D03: of 64 runs, 63 keep their leases and end in time; the one it sits on ends afterwards."""
     script = Script()
@@ -142,6 +142,6 @@ async def test_a_client_idle_on_a_row_for_two_leases_harms_no_other_run(
     assert provider.complaints == []
 
 
-async def other(world: World, number: int) -> Run:
+async def other(world: SeededTenant, number: int) -> Run:
     """Queue a run, in a session of its own, that ends at once, or only after two leases."""
     return await world.run(await world.session(), f"{'early' if number % 2 else 'late'} {number}")

@@ -21,7 +21,7 @@ from hango.domain import (
     Usage,
 )
 from hango.testing import Answer, FakeProvider, answer, call, text
-from hango.testing.plugin import LeaseClock, World, make_world, sql
+from hango.testing.plugin import LeaseClock, SeededTenant, make_seeded_tenant, sql
 from hango.tools.builtin import make_todowrite
 
 TODO = Gate("all_todos_done", 3)
@@ -39,7 +39,7 @@ def claims(words: str = "It is done.") -> Answer:
     return answer(text(words), usage=Usage(10, 1))
 
 
-async def story(world: World, run: Run) -> Sequence[Message]:
+async def story(world: SeededTenant, run: Run) -> Sequence[Message]:
     """Return what the run stored."""
     return await world.sessions.messages(world.scope(), run.session_id)
 
@@ -50,9 +50,9 @@ def places(messages: Sequence[Message]) -> list[tuple[int | None, str, bool]]:
 
 
 @pytest.fixture
-async def gated(hango_pool: Pool) -> World:
+async def gated(hango_pool: Pool) -> SeededTenant:
     """Have an agent with a gate."""
-    return await make_world(hango_pool, completion=TODO)
+    return await make_seeded_tenant(hango_pool, completion=TODO)
 
 
 # --- gates ----------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ async def gated(hango_pool: Pool) -> World:
 
 @pytest.mark.rule(24)
 @pytest.mark.rule(25)
-async def test_what_a_gate_rejects_is_stored_and_another_attempt_made(gated: World) -> None:
+async def test_what_a_gate_rejects_is_stored_and_another_attempt_made(gated: SeededTenant) -> None:
     """Attempts, turns and usage are the run's; what the gate said is the user message of its turn."""
     script = [plan(done=False), claims(), plan(done=True), claims()]
     provider = FakeProvider(script)
@@ -87,7 +87,7 @@ async def test_what_a_gate_rejects_is_stored_and_another_attempt_made(gated: Wor
 
 
 @pytest.mark.rule(24)
-async def test_a_gate_that_is_never_satisfied_ends_the_run_as_incomplete(gated: World) -> None:
+async def test_a_gate_that_is_never_satisfied_ends_the_run_as_incomplete(gated: SeededTenant) -> None:
     """B16: exactly so many attempts, then failed; what stopped it names gate, attempts and reason."""
     provider = FakeProvider([plan(done=False), claims(), claims(), claims()])
     async with gated.worker(provider, make_todowrite(), verifiers=VERIFIERS):
@@ -103,7 +103,7 @@ async def test_a_gate_that_is_never_satisfied_ends_the_run_as_incomplete(gated: 
 
 
 @pytest.mark.rule(24)
-async def test_a_verifier_that_raises_is_an_error_and_the_session_goes_on(gated: World) -> None:
+async def test_a_verifier_that_raises_is_an_error_and_the_session_goes_on(gated: SeededTenant) -> None:
     """The answer is kept, the run fails as `verifier_error`, and the next run is like any other."""
 
     def broken(result: RunResult) -> Verdict:
@@ -127,7 +127,7 @@ async def test_a_verifier_that_raises_is_an_error_and_the_session_goes_on(gated:
 @pytest.mark.rule(24)
 @pytest.mark.rule(8)
 async def test_an_answer_stored_and_not_judged_is_judged_after_a_crash_and_not_bought_again(
-    gated: World, lease_clock: LeaseClock
+    gated: SeededTenant, lease_clock: LeaseClock
 ) -> None:
     """The process dies while the verifier thinks, in the second attempt; its successor asks it anew."""
     asked: list[int] = []
@@ -172,7 +172,7 @@ async def test_the_cap_of_the_run_names_the_verdicts_before_it_after_a_crash_too
     hango_pool: Pool, lease_clock: LeaseClock
 ) -> None:
     """Attempts and the reason are read off what is stored, whoever caps the run."""
-    world = await make_world(hango_pool, completion=TODO)
+    world = await make_seeded_tenant(hango_pool, completion=TODO)
     await sql(hango_pool, """update agents set limits = '{"max_iterations": 2}'""")
     never = trio.Event()
     provider = FakeProvider([claims(), answer(call("wait"))])
@@ -201,7 +201,7 @@ async def test_the_cap_of_the_run_names_the_verdicts_before_it_after_a_crash_too
 
 @pytest.mark.rule(11)
 @pytest.mark.rule(24)
-async def test_a_cancel_reaches_a_run_that_is_being_judged(gated: World) -> None:
+async def test_a_cancel_reaches_a_run_that_is_being_judged(gated: SeededTenant) -> None:
     """Its answer is stored already; the verdict is not waited for."""
     thinking = trio.Event()
 
@@ -224,7 +224,7 @@ async def test_a_run_whose_time_is_up_while_it_is_judged_shows_the_answer_it_was
     hango_pool: Pool, lease_clock: LeaseClock
 ) -> None:
     """Its last answer is stored, and is its final message: not the one that was rejected before."""
-    world = await make_world(hango_pool, completion=TODO, limits=Limits(run_deadline=60))
+    world = await make_seeded_tenant(hango_pool, completion=TODO, limits=Limits(run_deadline=60))
 
     async def slow_at_last(result: RunResult) -> Verdict:
         if result.turns == 2:
@@ -252,7 +252,7 @@ async def test_a_denied_call_is_stored_as_an_error_result_and_its_tool_does_not_
     hango_pool: Pool,
 ) -> None:
     """Its siblings run; nothing of it is in the ledger."""
-    world = await make_world(hango_pool, guardrails=["small_sums"])
+    world = await make_seeded_tenant(hango_pool, guardrails=["small_sums"])
     paid: list[int] = []
 
     @tool(effects=Effects.UNSAFE)
@@ -289,7 +289,7 @@ async def test_a_call_that_had_begun_is_not_told_to_be_denied_as_if_it_had_not(
     hango_pool: Pool, lease_clock: LeaseClock, *, finished: bool
 ) -> None:
     """A crash, and today's guardrail would deny what yesterday's permitted: the truth is told."""
-    world = await make_world(hango_pool, guardrails=["mood"])
+    world = await make_seeded_tenant(hango_pool, guardrails=["mood"])
     reached = trio.Event()
 
     @tool(effects=Effects.UNSAFE)

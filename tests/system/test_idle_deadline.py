@@ -18,7 +18,7 @@ from hango.testing.clock import EPOCH
 from hango.testing.plugin import LeaseClock
 
 from support.workers import TICKING, echo, prompt, working
-from support.world import World, sql
+from support.world import SeededTenant, sql
 
 TELLS = 300
 IDLE = 10.0  # seconds of the clock
@@ -48,14 +48,14 @@ def hold_answers(monkeypatch: pytest.MonkeyPatch, until: float) -> None:
     monkeypatch.setattr(RunQueue, "claim_next", late)
 
 
-async def ends(world: World) -> Counter[tuple[RunState, int, int, datetime | None]]:
+async def ends(world: SeededTenant) -> Counter[tuple[RunState, int, int, datetime | None]]:
     """Count the runs by how they ended, under which claim, how often taken back, and when."""
     rows = await sql(world.pool, "select state, claim_epoch, reclaims, finished_at from runs")
     return Counter((RunState(state), *rest) for state, *rest in rows)
 
 
 async def test_a_claim_told_at_the_instant_of_passivation_has_an_actor(
-    world: World, lease_clock: LeaseClock, monkeypatch: pytest.MonkeyPatch
+    world: SeededTenant, lease_clock: LeaseClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """300 tells, each when its actor gives up: it, or the next one, executes the run at once."""
     provider, actors = FakeProvider(echo), Actors()

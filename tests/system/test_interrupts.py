@@ -12,9 +12,9 @@ from trio.testing import wait_all_tasks_blocked
 from hango.actors.session import RELEASE_GRACE
 from hango.domain import (
     Message,
-    Outcome,
     OutcomeStatus,
     Run,
+    RunOutcome,
     RunState,
     Usage,
 )
@@ -27,17 +27,17 @@ from support.counters import counted
 from support.locks import row_held, until_waiting
 from support.stage import stage, workshop
 from support.workers import Gate
-from support.world import World, sql
+from support.world import SeededTenant, sql
 
 
-async def steal(world: World, run: Run) -> None:
+async def steal(world: SeededTenant, run: Run) -> None:
     """Let another process own the run."""
     await sql(world.pool, "update runs set claim_epoch = claim_epoch + 1 where id = $1", run.id)
 
 
 @pytest.mark.rule(11)
 async def test_a_cancel_known_before_the_execution_begins_is_not_lost(
-    world: World, nursery: trio.Nursery
+    world: SeededTenant, nursery: trio.Nursery
 ) -> None:
     """D09 b: flagged between claim and execution, it ends the run without a provider call."""
     provider = FakeProvider([text("never")])
@@ -51,7 +51,7 @@ async def test_a_cancel_known_before_the_execution_begins_is_not_lost(
 
 
 async def test_what_is_told_after_the_drains_time_is_up_is_released_at_once(
-    world: World, nursery: trio.Nursery
+    world: SeededTenant, nursery: trio.Nursery
 ) -> None:
     """D16: no execution begins any more."""
     provider = FakeProvider([text("never")])
@@ -64,7 +64,7 @@ async def test_what_is_told_after_the_drains_time_is_up_is_released_at_once(
 
 
 @pytest.mark.rule(3)
-async def test_a_claim_already_lost_is_not_executed(world: World, nursery: trio.Nursery) -> None:
+async def test_a_claim_already_lost_is_not_executed(world: SeededTenant, nursery: trio.Nursery) -> None:
     """D03: nothing is asked of the provider, and nothing is written."""
     provider = FakeProvider([text("never")])
     on = await stage(world, nursery, workshop(provider))
@@ -77,13 +77,13 @@ async def test_a_claim_already_lost_is_not_executed(world: World, nursery: trio.
 
 @pytest.mark.rule(3)
 async def test_an_outcome_reached_without_authority_is_not_written(
-    world: World, nursery: trio.Nursery
+    world: SeededTenant, nursery: trio.Nursery
 ) -> None:
     """D03: the answer was complete, but the lease was reported lost in the same moment."""
 
-    async def prepare(claim: Claim, _: Sequence[Message]) -> Outcome:
+    async def prepare(claim: Claim, _: Sequence[Message]) -> RunOutcome:
         claim.lost = True
-        return Outcome(OutcomeStatus.DONE, iterations=1, usage=Usage())
+        return RunOutcome(OutcomeStatus.DONE, iterations=1, usage=Usage())
 
     run = await (await stage(world, nursery, prepare)).execute()
     assert run.state is RunState.RUNNING
@@ -91,7 +91,7 @@ async def test_an_outcome_reached_without_authority_is_not_written(
 
 @pytest.mark.rule(3)
 async def test_a_run_stolen_in_the_middle_of_a_turn_is_left_to_its_new_owner(
-    world: World, nursery: trio.Nursery
+    world: SeededTenant, nursery: trio.Nursery
 ) -> None:
     """The boundary meets the fence: it is counted, and the execution ends without another write."""
     gate, rejected = Gate(), counted(names.FENCE_REJECTED)
@@ -110,12 +110,12 @@ async def test_a_run_stolen_in_the_middle_of_a_turn_is_left_to_its_new_owner(
 
 
 async def test_an_error_raised_while_being_interrupted_is_still_an_interrupt(
-    world: World, nursery: trio.Nursery
+    world: SeededTenant, nursery: trio.Nursery
 ) -> None:
     """D19: a cancel is never recorded as a failure, whatever cleaning up raises."""
     entered = trio.Event()
 
-    async def prepare(_: Claim, __: Sequence[Message]) -> Outcome:
+    async def prepare(_: Claim, __: Sequence[Message]) -> RunOutcome:
         async with trio.open_nursery() as inner:
             inner.start_soon(trio.sleep_forever)
             try:
@@ -136,7 +136,7 @@ async def test_an_error_raised_while_being_interrupted_is_still_an_interrupt(
     assert (await world.reload(claim.run)).state is RunState.CANCELLED
 
 
-async def test_the_settle_is_not_cut_by_a_cancellation(world: World) -> None:
+async def test_the_settle_is_not_cut_by_a_cancellation(world: SeededTenant) -> None:
     """D17: the actor is torn down exactly while the end is written; it is written all the same."""
     async with trio.open_nursery() as nursery:
         on = await stage(world, nursery, workshop(FakeProvider([text("hi")])))
@@ -154,7 +154,7 @@ async def test_the_settle_is_not_cut_by_a_cancellation(world: World) -> None:
     assert on.settled == 1
 
 
-async def test_once_torn_down_no_renewal_gives_more_time(world: World) -> None:
+async def test_once_torn_down_no_renewal_gives_more_time(world: SeededTenant) -> None:
     """D17: what is still written then is bounded, whatever a heartbeat brings that was on its way."""
     gate = Gate()
     async with trio.open_nursery() as nursery:
@@ -172,7 +172,7 @@ async def test_once_torn_down_no_renewal_gives_more_time(world: World) -> None:
     assert (await world.reload(claim.run)).state is RunState.QUEUED
 
 
-async def test_the_slot_is_freed_whatever_becomes_of_the_run(world: World) -> None:
+async def test_the_slot_is_freed_whatever_becomes_of_the_run(world: SeededTenant) -> None:
     """Torn down in the middle of a tool, the claim is released and the slot's callback called."""
     gate = Gate()
     async with trio.open_nursery() as nursery:

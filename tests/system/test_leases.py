@@ -14,7 +14,7 @@ from hango.store.claims import Claim
 from hango.store.queue import Renewal
 from hango.telemetry import names
 from hango.testing import FakeProvider, call, hanging, text, waiting
-from hango.testing.plugin import LeaseClock, World, sql
+from hango.testing.plugin import LeaseClock, SeededTenant, sql
 
 from support.counters import counted
 from support.locks import row_held
@@ -23,7 +23,7 @@ from support.workers import NEVER, TICKING, Gate, until, working
 PATIENT = attrs.evolve(TICKING, run_deadline=NEVER, tool_timeout=NEVER)
 
 
-async def lease_left(world: World, run: Run) -> float:
+async def lease_left(world: SeededTenant, run: Run) -> float:
     """Return for how many seconds, by the database, the run's lease still holds."""
     found = await sql(
         world.pool,
@@ -42,7 +42,7 @@ async def stand(inbox: Inbox[Claim], scopes: list[trio.CancelScope]) -> None:
             await trio.sleep_forever()
 
 
-async def claimed(world: World) -> Claim:
+async def claimed(world: SeededTenant) -> Claim:
     """Claim a run."""
     session = await world.session()
     await world.run(session)
@@ -56,7 +56,7 @@ async def claimed(world: World) -> Claim:
 
 @pytest.mark.rule(4)
 async def test_a_heartbeat_keeps_the_lease_of_a_run_much_longer_than_it(
-    world: World, lease_clock: LeaseClock
+    world: SeededTenant, lease_clock: LeaseClock
 ) -> None:
     """Ten minutes in one tool call: one claim, never taken back, the lease never under a third."""
     gate = Gate()
@@ -74,7 +74,7 @@ async def test_a_heartbeat_keeps_the_lease_of_a_run_much_longer_than_it(
 
 @pytest.mark.rule(4)
 async def test_a_renewal_that_fails_is_tried_again_until_the_local_deadline(
-    world: World, lease_clock: LeaseClock
+    world: SeededTenant, lease_clock: LeaseClock
 ) -> None:
     """D11: the database is away over two heartbeats and back before the lease ends: nothing is lost."""
     gate = Gate()
@@ -94,7 +94,7 @@ async def test_a_renewal_that_fails_is_tried_again_until_the_local_deadline(
 
 @pytest.mark.rule(4)
 async def test_a_row_locked_by_someone_else_is_renewed_soon_after(
-    world: World, lease_clock: LeaseClock
+    world: SeededTenant, lease_clock: LeaseClock
 ) -> None:
     """Skipped is neither lost nor renewed; it is not left alone for a whole interval."""
     gate = Gate()
@@ -116,7 +116,7 @@ async def test_a_row_locked_by_someone_else_is_renewed_soon_after(
 
 @pytest.mark.rule(4)
 async def test_a_process_cut_off_stops_itself_before_anyone_may_reclaim(
-    world: World, lease_clock: LeaseClock
+    world: SeededTenant, lease_clock: LeaseClock
 ) -> None:
     """D03: at nine tenths of the lease the tool is cut off, nothing is written, the sweep counts."""
     gate, reclaimed = Gate(), counted(names.RUN_RECLAIMED, outcome="queued")
@@ -143,7 +143,7 @@ async def test_a_process_cut_off_stops_itself_before_anyone_may_reclaim(
 @pytest.mark.rule(3)
 @pytest.mark.rule(4)
 async def test_a_heartbeat_that_reports_the_run_missing_is_loss_at_once(
-    world: World, lease_clock: LeaseClock
+    world: SeededTenant, lease_clock: LeaseClock
 ) -> None:
     """D03: stolen in the middle of a stream: the call is closed at the beat, and nothing is written."""
     provider = FakeProvider([hanging(text("half an"))])
@@ -166,7 +166,7 @@ async def test_a_heartbeat_that_reports_the_run_missing_is_loss_at_once(
 
 
 async def test_an_answer_that_comes_after_the_deadline_gives_no_authority_back(
-    world: World, nursery: trio.Nursery
+    world: SeededTenant, nursery: trio.Nursery
 ) -> None:
     """A deadline that has passed stays passed, although the database did renew the lease."""
     claim, leases, scopes = await claimed(world), Leases(), list[trio.CancelScope]()
@@ -181,7 +181,7 @@ async def test_an_answer_that_comes_after_the_deadline_gives_no_authority_back(
 
 
 async def test_once_told_to_stop_no_renewal_gives_more_time(
-    world: World, nursery: trio.Nursery
+    world: SeededTenant, nursery: trio.Nursery
 ) -> None:
     """D16: what is written at the end of a drain is bounded, whatever the heartbeat brings."""
     claim, leases, scopes = await claimed(world), Leases(), list[trio.CancelScope]()
@@ -199,7 +199,9 @@ async def test_once_told_to_stop_no_renewal_gives_more_time(
 
 
 @pytest.mark.rule(11)
-async def test_a_cancel_rings_through_to_the_stream_and_keeps_what_had_arrived(world: World) -> None:
+async def test_a_cancel_rings_through_to_the_stream_and_keeps_what_had_arrived(
+    world: SeededTenant,
+) -> None:
     """D09 b, f: no tick is waited for; the partial answer is stored by the settle."""
     provider = FakeProvider([hanging(text("half an answer"))])
     async with working(world, provider):
@@ -217,7 +219,7 @@ async def test_a_cancel_rings_through_to_the_stream_and_keeps_what_had_arrived(w
 
 @pytest.mark.rule(11)
 async def test_a_cancel_whose_doorbell_was_lost_is_seen_by_the_heartbeat(
-    world: World, lease_clock: LeaseClock
+    world: SeededTenant, lease_clock: LeaseClock
 ) -> None:
     """A beat reports cancels every time."""
     provider = FakeProvider([hanging()])
@@ -230,7 +232,7 @@ async def test_a_cancel_whose_doorbell_was_lost_is_seen_by_the_heartbeat(
 
 
 @pytest.mark.rule(11)
-async def test_a_cancel_of_a_waiting_run_leaves_the_line_intact(world: World) -> None:
+async def test_a_cancel_of_a_waiting_run_leaves_the_line_intact(world: SeededTenant) -> None:
     """D09 a, g: it is terminal at once, never sent to a provider, and the one behind it runs."""
     gate, session = trio.Event(), await world.session()
     provider = FakeProvider([waiting(gate, text("first")), text("third")])
@@ -245,7 +247,7 @@ async def test_a_cancel_of_a_waiting_run_leaves_the_line_intact(world: World) ->
 
 
 @pytest.mark.rule(11)
-async def test_a_cancel_after_the_end_changes_nothing(world: World) -> None:
+async def test_a_cancel_after_the_end_changes_nothing(world: SeededTenant) -> None:
     """D09 c, d, e: what had committed first stays, however often one cancels."""
     async with working(world, FakeProvider([text("done")])):
         run = await world.run(await world.session())
@@ -259,7 +261,7 @@ async def test_a_cancel_after_the_end_changes_nothing(world: World) -> None:
 
 @pytest.mark.rule(5)
 async def test_a_run_left_by_a_dead_process_is_taken_back_at_start(
-    world: World, lease_clock: LeaseClock
+    world: SeededTenant, lease_clock: LeaseClock
 ) -> None:
     """D01: the first sweep comes at once, and its doorbell or a look gets the run executed."""
     run = await world.run(session := await world.session())
@@ -272,7 +274,7 @@ async def test_a_run_left_by_a_dead_process_is_taken_back_at_start(
 
 @pytest.mark.rule(5)
 async def test_a_lease_that_lapses_later_is_taken_back_within_the_interval(
-    world: World, lease_clock: LeaseClock
+    world: SeededTenant, lease_clock: LeaseClock
 ) -> None:
     """D01: not before it has lapsed, and at most one sweep's interval after."""
     run = await world.run(session := await world.session())
@@ -287,7 +289,7 @@ async def test_a_lease_that_lapses_later_is_taken_back_within_the_interval(
 
 
 @pytest.mark.rule(5)
-async def test_the_sweep_survives_an_outage(world: World, lease_clock: LeaseClock) -> None:
+async def test_the_sweep_survives_an_outage(world: SeededTenant, lease_clock: LeaseClock) -> None:
     """D11: away at the very moment of the sweep, it comes again with the next interval."""
     run = await world.run(session := await world.session())
     assert await world.queue().claim_next(session.id)

@@ -29,7 +29,7 @@ from support.workers import (
     until,
     working,
 )
-from support.world import World, make_world, sql
+from support.world import SeededTenant, make_seeded_tenant, sql
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def clock() -> MockClock:
     return MockClock()
 
 
-async def test_a_run_in_the_middle_of_a_stream_survives_an_outage(world: World) -> None:
+async def test_a_run_in_the_middle_of_a_stream_survives_an_outage(world: SeededTenant) -> None:
     """D11: the database is away while the model talks; the run is finished once, by the same claim."""
     gate = trio.Event()
     provider = FakeProvider([waiting(gate, text("done"))])
@@ -54,7 +54,7 @@ async def test_a_run_in_the_middle_of_a_stream_survives_an_outage(world: World) 
 
 
 async def test_a_claim_whose_answer_was_lost_is_made_again(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: SeededTenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D11: nobody waits for its lease to lapse: what is ours without an actor is given back."""
     async with working(world, FakeProvider(echo)):
@@ -66,7 +66,7 @@ async def test_a_claim_whose_answer_was_lost_is_made_again(
 
 
 async def test_a_claim_whose_answer_was_lost_is_given_back_by_the_drain(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: SeededTenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D16: also one that this process does not know of."""
     run = await world.run(await world.session())
@@ -83,7 +83,7 @@ async def test_an_idle_process_survives_an_outage_without_spinning(
 ) -> None:
     """D10, D11: away for ten minutes at every kind of tick; tries stay few, and then it goes on."""
     async with open_pool(database, now=mock_now) as pool:
-        world, time = await make_world(pool), Time(clock, pool)
+        world, time = await make_seeded_tenant(pool), Time(clock, pool)
         async with working(world, FakeProvider(echo), settings=TICKING) as worker:
             await time.turn(1)
             async with away(pool):
@@ -97,7 +97,7 @@ async def test_an_idle_process_survives_an_outage_without_spinning(
             assert (await world.reload(run)).state is RunState.SUCCEEDED
 
 
-async def test_a_cut_in_every_connection_at_once_costs_no_run(world: World) -> None:
+async def test_a_cut_in_every_connection_at_once_costs_no_run(world: SeededTenant) -> None:
     """D11: connections die while thirty runs are queued and executed; each is done exactly once."""
     provider = FakeProvider(echo)
     settings = attrs.evolve(SETTINGS, poll_interval=0.2)
@@ -109,7 +109,7 @@ async def test_a_cut_in_every_connection_at_once_costs_no_run(world: World) -> N
     assert len({prompt(request) for request in provider.requests}) == 30
 
 
-async def test_a_permanent_actor_that_cannot_work_ends_the_process(world: World) -> None:
+async def test_a_permanent_actor_that_cannot_work_ends_the_process(world: SeededTenant) -> None:
     """Let it crash: with a schema that is not ours, nothing can be executed, and nobody pretends."""
     await sql(world.pool, "alter table runs rename to walks")
     with pytest.raises(ExceptionGroup):
@@ -118,7 +118,7 @@ async def test_a_permanent_actor_that_cannot_work_ends_the_process(world: World)
 
 
 @pytest.mark.rule(11)
-async def test_a_cancel_rung_while_nobody_listened_is_heard_after(world: World) -> None:
+async def test_a_cancel_rung_while_nobody_listened_is_heard_after(world: SeededTenant) -> None:
     """D10: whoever listens again asks of the runs it executes, too, and not only of new ones."""
     gate = Gate()
     async with working(world, FakeProvider([call("hold"), text("done")]), gate.tool):

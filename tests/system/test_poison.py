@@ -16,7 +16,7 @@ import trio
 from hango.domain import Effects, ErrorCode, Run, RunState, ToolResultBlock
 from hango.store.invariants import check
 from hango.testing import FakeProvider
-from hango.testing.plugin import LeaseClock, World
+from hango.testing.plugin import LeaseClock, SeededTenant
 from hango.testing.workers import Worker
 from hango.tools import Tool, tool
 
@@ -42,7 +42,7 @@ class Deathbed:
         entered: set when the tool has been called in the process that lives.
     """
 
-    world: World
+    world: SeededTenant
     clock: LeaseClock
     processes: AsyncExitStack
     lingers: float = _LINGERS
@@ -99,14 +99,14 @@ class Deathbed:
 
 @asynccontextmanager
 async def deathbed(
-    world: World, clock: LeaseClock, lingers: float = _LINGERS
+    world: SeededTenant, clock: LeaseClock, lingers: float = _LINGERS
 ) -> AsyncIterator[Deathbed]:
     """Have processes that die one after the other; the last one need not."""
     async with AsyncExitStack() as processes:
         yield Deathbed(world, clock, processes, lingers)
 
 
-async def repaired(world: World, session_id: UUID) -> list[ToolResultBlock]:
+async def repaired(world: SeededTenant, session_id: UUID) -> list[ToolResultBlock]:
     """Return the results that were made up for calls that never came to one."""
     messages = await world.sessions.messages(world.scope(), session_id, limit=200)
     return [
@@ -121,7 +121,7 @@ async def repaired(world: World, session_id: UUID) -> list[ToolResultBlock]:
 @pytest.mark.rule(5)
 @pytest.mark.rule(8)
 async def test_it_waits_longer_each_time_and_ends_as_a_crash_loop(
-    world: World, lease_clock: LeaseClock
+    world: SeededTenant, lease_clock: LeaseClock
 ) -> None:
     """D08: taken back at once, then after 1, 3, 9 … seconds at most; the tenth death is the last.
 
@@ -151,7 +151,7 @@ async def test_it_waits_longer_each_time_and_ends_as_a_crash_loop(
 
 @pytest.mark.rule(5)
 async def test_who_shares_its_process_from_the_beginning_is_not_taken_for_another(
-    world: World, lease_clock: LeaseClock
+    world: SeededTenant, lease_clock: LeaseClock
 ) -> None:
     """D08: claimed together and lost together, runs in a long turn part from it, and get on."""
     poison = await world.run(await world.session(), "poison die")
@@ -168,7 +168,7 @@ async def test_who_shares_its_process_from_the_beginning_is_not_taken_for_anothe
 @pytest.mark.rule(11)
 @pytest.mark.parametrize("backed_off", [True, False])
 async def test_it_can_be_cancelled_meanwhile(
-    world: World, lease_clock: LeaseClock, *, backed_off: bool
+    world: SeededTenant, lease_clock: LeaseClock, *, backed_off: bool
 ) -> None:
     """D08, D09: at once while it waits, at the sweep while its owner is dead; nobody calls it again."""
     session = await world.session()

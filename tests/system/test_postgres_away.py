@@ -26,7 +26,7 @@ from support.outages import Outage
 from support.own_server import Server, running_server
 from support.processes import Running, started
 from support.workers import until
-from support.world import World, make_world
+from support.world import SeededTenant, make_seeded_tenant
 
 # Where the runs are when it begins, by their prompts; see `support.away_plugin`.
 MEANWHILE = (
@@ -111,7 +111,7 @@ class Stage:
     """A process, what it executes, and the journal of what happened in it."""
 
     server: Server
-    world: World
+    world: SeededTenant
     process: Running
     client: httpx.AsyncClient
     journal: Path
@@ -192,7 +192,7 @@ async def staged(server: Server, database: str, journal: Path, lease: float) -> 
         "PYTHONPATH": str(Path(__file__).parents[1]),
     }
     async with open_pool(database) as unnamed, own_pool(unnamed) as pool:
-        world = await make_world(pool, provider="patient")
+        world = await make_seeded_tenant(pool, provider="patient")
         headers = {"Authorization": f"Bearer {await world.key()}"}
         async with started("serve", "--bind", "127.0.0.1:0", **settings) as process:
             url = (await process.line("listening on")).split("listening on ")[1]

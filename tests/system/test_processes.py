@@ -16,7 +16,7 @@ from hango.domain import Role, Run, RunState
 
 from support.llm_server import LlmServer, Reply, delta, finish, serve_llm, sse, stream_reply
 from support.processes import Running, data_folder, environment, hango, started, until
-from support.world import World, make_world, sql
+from support.world import SeededTenant, make_seeded_tenant, sql
 
 CALL = {
     "index": 0,
@@ -42,7 +42,7 @@ async def url_of(process: Running) -> str:
 
 
 @asynccontextmanager
-async def client_of(world: World, url: str) -> AsyncIterator[httpx.AsyncClient]:
+async def client_of(world: SeededTenant, url: str) -> AsyncIterator[httpx.AsyncClient]:
     """Have a client of the API that acts as the tenant's owner."""
     owner = world.users[Role.OWNER]
     key = await world.accounts.create_key(owner.tenant_id, owner.id, actor=None)
@@ -57,7 +57,7 @@ async def pasted(line: str) -> str:
     return done.stdout.decode()
 
 
-async def ended(world: World, run: Run) -> Run:
+async def ended(world: SeededTenant, run: Run) -> Run:
     """Wait until the run has ended."""
     with trio.fail_after(60):
         async with world.pool.listen() as rings:
@@ -69,10 +69,10 @@ async def ended(world: World, run: Run) -> Run:
 @asynccontextmanager
 async def waiting_run(
     database: str, *replies: Reply, **settings: str
-) -> AsyncIterator[tuple[World, Run, LlmServer, Mapping[str, str]]]:
+) -> AsyncIterator[tuple[SeededTenant, Run, LlmServer, Mapping[str, str]]]:
     """Have a queued run of an agent whose model says *replies*, and what to start processes with."""
     async with open_pool(database) as pool, serve_llm(*replies) as llm:
-        world = await make_world(pool, provider="openai")
+        world = await make_seeded_tenant(pool, provider="openai")
         run = await world.run(await world.session())
         yield world, run, llm, {"HANGO_DATABASE_URL": database, "OPENAI_BASE_URL": llm.url, **settings}
 

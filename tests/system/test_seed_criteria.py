@@ -32,7 +32,7 @@ from support.counters import counted
 from support.locks import row_held, until_waiting
 from support.web_server import ok, serve
 from support.workers import SETTINGS, Gate, until, working
-from support.world import World
+from support.world import SeededTenant
 
 
 @tool(effects=Effects.READ_ONLY)
@@ -119,7 +119,9 @@ CASES: dict[str, tuple[Sequence[Answer], RunState, ErrorCode | None, Sequence[st
 @pytest.mark.rule(17)
 @pytest.mark.rule(18)
 @pytest.mark.parametrize("name", CASES)
-async def test_the_loop_comes_to_its_end_and_every_message_is_stored(world: World, name: str) -> None:
+async def test_the_loop_comes_to_its_end_and_every_message_is_stored(
+    world: SeededTenant, name: str
+) -> None:
     """Text, a call, an error, a panic, the cap, a pause: state, error and the sequence stored."""
     script, state, code, stored = CASES[name]
     settings = attrs.evolve(SETTINGS, max_iterations=3)
@@ -135,7 +137,7 @@ async def test_the_loop_comes_to_its_end_and_every_message_is_stored(world: Worl
 
 
 @pytest.mark.rule(1)
-async def test_of_two_workers_that_saw_a_run_one_gets_it_and_one_has_lost(world: World) -> None:
+async def test_of_two_workers_that_saw_a_run_one_gets_it_and_one_has_lost(world: SeededTenant) -> None:
     """One row comes back, to one of them; the other's try counts as lost, once."""
     session = await world.session()
     run = await world.run(session)
@@ -155,7 +157,7 @@ async def test_of_two_workers_that_saw_a_run_one_gets_it_and_one_has_lost(world:
 
 
 @pytest.mark.rule(1)
-async def test_of_two_processes_one_calls_the_provider(world: World) -> None:
+async def test_of_two_processes_one_calls_the_provider(world: SeededTenant) -> None:
     """However many wait for a run, it is bought once."""
     provider = FakeProvider([answer(text("hello"))])
     async with working(world, provider), working(world, provider):
@@ -209,7 +211,7 @@ async def test_an_owners_run_in_a_members_session_reads_that_session(api: Api) -
 
 @pytest.mark.rule(22)
 async def test_http_fetch_goes_neither_elsewhere_nor_inside(
-    world: World, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+    world: SeededTenant, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """E01, E07, E14, E15: in a whole run, whatever is listed or set around it; nothing is sent."""
     server = await serve(nursery, {"/": ok(b"inside")})

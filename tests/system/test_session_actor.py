@@ -15,10 +15,10 @@ from hango.domain import (
     ErrorCode,
     Limits,
     Message,
-    Outcome,
     OutcomeStatus,
     Role,
     Run,
+    RunOutcome,
     RunState,
     TextBlock,
     Usage,
@@ -32,7 +32,7 @@ from hango.testing.scripts import USAGE
 
 from support.stage import stage, workshop
 from support.workers import TICKING, Gate, Time, mock_now, until, working
-from support.world import World, make_world, sql
+from support.world import SeededTenant, make_seeded_tenant, sql
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def clock() -> MockClock:
 
 
 async def test_a_run_that_ends_well_is_settled_and_its_slot_freed(
-    world: World, nursery: trio.Nursery
+    world: SeededTenant, nursery: trio.Nursery
 ) -> None:
     """One claim, one execution, one end; the claim is no longer kept."""
     on = await stage(world, nursery, workshop(FakeProvider([text("hi")])))
@@ -58,7 +58,7 @@ async def test_a_run_that_ends_well_is_settled_and_its_slot_freed(
 
 
 async def test_an_unexpected_error_fails_the_run_as_internal_and_tells_no_content(
-    world: World, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+    world: SeededTenant, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The row names the type, the log has the frames; the message, which may quote, is nowhere."""
 
@@ -84,11 +84,11 @@ async def test_an_unexpected_error_fails_the_run_as_internal_and_tells_no_conten
 
 @pytest.mark.parametrize("error", [ValueError("bug"), ExceptionGroup("", [ValueError("bug")])])
 async def test_an_error_is_the_same_alone_and_in_a_group(
-    world: World, nursery: trio.Nursery, error: Exception
+    world: SeededTenant, nursery: trio.Nursery, error: Exception
 ) -> None:
     """D19: what a nursery wraps is judged by its leaves."""
 
-    async def prepare(_: Claim, __: Sequence[Message]) -> Outcome:
+    async def prepare(_: Claim, __: Sequence[Message]) -> RunOutcome:
         raise error
 
     run = await (await stage(world, nursery, prepare)).execute()
@@ -106,11 +106,11 @@ async def test_an_error_is_the_same_alone_and_in_a_group(
     ],
 )
 async def test_an_error_of_the_store_never_fails_a_run(
-    world: World, nursery: trio.Nursery, error: Exception
+    world: SeededTenant, nursery: trio.Nursery, error: Exception
 ) -> None:
     """D19: nothing is written, alone or in a group: the lease lapses and the run is driven again."""
 
-    async def prepare(_: Claim, __: Sequence[Message]) -> Outcome:
+    async def prepare(_: Claim, __: Sequence[Message]) -> RunOutcome:
         raise error
 
     on = await stage(world, nursery, prepare)
@@ -120,12 +120,12 @@ async def test_an_error_of_the_store_never_fails_a_run(
 
 
 async def test_an_end_that_cannot_be_stored_fails_the_run_instead_of_driving_it_for_ever(
-    world: World, nursery: trio.Nursery
+    world: SeededTenant, nursery: trio.Nursery
 ) -> None:
     """What the database refuses once it would refuse every time."""
 
-    async def prepare(_: Claim, __: Sequence[Message]) -> Outcome:
-        return Outcome(OutcomeStatus.DONE, iterations=10**20, usage=Usage())
+    async def prepare(_: Claim, __: Sequence[Message]) -> RunOutcome:
+        return RunOutcome(OutcomeStatus.DONE, iterations=10**20, usage=Usage())
 
     run = await (await stage(world, nursery, prepare)).execute()
     assert run.state is RunState.FAILED
@@ -135,11 +135,11 @@ async def test_an_end_that_cannot_be_stored_fails_the_run_instead_of_driving_it_
 
 @pytest.mark.rule(10)
 async def test_a_run_whose_loop_cannot_even_say_how_it_failed_keeps_its_finished_turns(
-    world: World, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+    world: SeededTenant, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bug that failed it may strike again when it is asked what arrived: count and usage stand."""
 
-    def broken(*_: object) -> Outcome:
+    def broken(*_: object) -> RunOutcome:
         raise RuntimeError("the same bug again")
 
     monkeypatch.setattr(AgentLoop, "failed", broken)
@@ -159,7 +159,7 @@ async def test_the_run_deadline_fails_the_run_and_keeps_what_had_arrived(
 ) -> None:
     """Its own outcome, not that of a lost lease: the agent's limit goes before the process's."""
     async with open_pool(database, now=mock_now) as pool:
-        world = await make_world(pool, limits=Limits(run_deadline=60.0))
+        world = await make_seeded_tenant(pool, limits=Limits(run_deadline=60.0))
         time, provider = Time(clock, pool), FakeProvider([hanging(text("half an"))])
         async with working(world, provider, settings=TICKING):
             run = await world.run(one := await world.session())
@@ -180,7 +180,7 @@ async def test_the_run_deadline_fails_the_run_and_keeps_what_had_arrived(
 
 @pytest.mark.rule(12)
 async def test_a_creator_who_was_disabled_meanwhile_runs_nothing(
-    world: World, nursery: trio.Nursery
+    world: SeededTenant, nursery: trio.Nursery
 ) -> None:
     """Rights are today's: queued while active, claimed when no longer."""
     provider = FakeProvider([text("never")])
@@ -193,7 +193,7 @@ async def test_a_creator_who_was_disabled_meanwhile_runs_nothing(
 
 @pytest.mark.rule(12)
 async def test_a_creator_whose_rights_no_longer_reach_the_session_runs_nothing(
-    world: World, nursery: trio.Nursery
+    world: SeededTenant, nursery: trio.Nursery
 ) -> None:
     """An owner made a member acts on their own sessions only, not on somebody else's."""
     provider = FakeProvider([text("never")])
@@ -208,7 +208,7 @@ async def test_a_creator_whose_rights_no_longer_reach_the_session_runs_nothing(
 @pytest.mark.rule(12)
 @pytest.mark.parametrize("role", list(Role))
 async def test_whoever_made_the_session_may_run_in_it_whatever_their_role(
-    world: World, nursery: trio.Nursery, role: Role
+    world: SeededTenant, nursery: trio.Nursery, role: Role
 ) -> None:
     """Members too, in what is theirs."""
     on = await stage(world, nursery, workshop(FakeProvider([text("hi")])))
@@ -230,7 +230,7 @@ async def test_whoever_made_the_session_may_run_in_it_whatever_their_role(
     ],
 )
 async def test_an_agent_that_cannot_be_run_as_defined_is_not_run_at_all(
-    world: World, nursery: trio.Nursery, change: str
+    world: SeededTenant, nursery: trio.Nursery, change: str
 ) -> None:
     """A provider, guardrail or gate this process does not have: failed, never left out in silence."""
     provider = FakeProvider([text("never")])
@@ -241,7 +241,9 @@ async def test_an_agent_that_cannot_be_run_as_defined_is_not_run_at_all(
     await expect_refusal(world, claim.run, ErrorCode.AGENT_MISSING, provider)
 
 
-async def expect_refusal(world: World, run: Run, code: ErrorCode, provider: FakeProvider) -> None:
+async def expect_refusal(
+    world: SeededTenant, run: Run, code: ErrorCode, provider: FakeProvider
+) -> None:
     """Expect a run to have failed with *code* before anything was done for it."""
     now = await world.reload(run)
     assert now.state is RunState.FAILED
@@ -263,7 +265,7 @@ async def tamper(pool: Pool) -> None:
 
 
 async def test_a_living_actor_reads_only_what_it_does_not_know(
-    world: World, nursery: trio.Nursery
+    world: SeededTenant, nursery: trio.Nursery
 ) -> None:
     """The transcript of the first run is still in memory for the second; the news are read."""
     gate = Gate()
@@ -287,7 +289,7 @@ async def test_an_actor_that_passivated_reads_everything_again(database: str, cl
     gate.open.set()
     provider = FakeProvider([call("hold"), text("one"), text("two")])
     async with open_pool(database, now=mock_now) as pool:
-        world, time = await make_world(pool), Time(clock, pool)
+        world, time = await make_seeded_tenant(pool), Time(clock, pool)
         async with working(world, provider, gate.tool, settings=TICKING):
             one = await world.session()
             await until(world, [await world.run(one, "first")])
@@ -303,7 +305,7 @@ async def test_an_actor_that_passivated_reads_everything_again(database: str, cl
 
 
 async def test_messages_added_by_others_between_runs_are_seen(
-    world: World, nursery: trio.Nursery
+    world: SeededTenant, nursery: trio.Nursery
 ) -> None:
     """What an actor remembers is a beginning, never taken for the whole."""
     provider = FakeProvider([text("one"), text("two")])

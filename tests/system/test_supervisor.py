@@ -40,7 +40,7 @@ from support.workers import (
     until,
     working,
 )
-from support.world import World, make_world, sql
+from support.world import SeededTenant, make_seeded_tenant, sql
 
 
 def soloist(overlaps: list[int]) -> FakeProvider:
@@ -82,7 +82,7 @@ def clock() -> MockClock:
 
 
 @pytest.mark.rule(6)
-async def test_the_doorbell_alone_gets_a_run_executed(world: World) -> None:
+async def test_the_doorbell_alone_gets_a_run_executed(world: SeededTenant) -> None:
     """No poll, heartbeat or sweep comes within the test, and the run is done all the same."""
     async with working(world, FakeProvider(echo)):
         run = await world.run(await world.session(), "hello")
@@ -92,7 +92,7 @@ async def test_the_doorbell_alone_gets_a_run_executed(world: World) -> None:
 
 
 @pytest.mark.rule(6)
-async def test_a_process_looks_when_it_starts(world: World) -> None:
+async def test_a_process_looks_when_it_starts(world: SeededTenant) -> None:
     """What was queued while nobody was there is found."""
     runs = [await world.run(await world.session()) for _ in range(3)]
     async with working(world, FakeProvider(echo)):
@@ -102,7 +102,7 @@ async def test_a_process_looks_when_it_starts(world: World) -> None:
 
 @pytest.mark.rule(6)
 async def test_a_dead_listen_connection_is_reopened_and_then_the_table_is_looked_at(
-    world: World,
+    world: SeededTenant,
 ) -> None:
     """D10: what was queued while nobody could listen is found after LISTEN, without a poll."""
     async with working(world, FakeProvider(echo)):
@@ -119,7 +119,7 @@ async def test_a_dead_listen_connection_is_reopened_and_then_the_table_is_looked
 async def test_a_poll_finds_what_no_doorbell_told(database: str, clock: MockClock) -> None:
     """D10: with all rings lost, the run starts within the poll interval; before it, nothing is sent."""
     async with open_pool(database, now=mock_now) as pool:
-        world, time = await make_world(pool), Time(clock, pool)
+        world, time = await make_seeded_tenant(pool), Time(clock, pool)
         run = await world.run(await world.session())
         await sql(pool, "update runs set not_before = $1", mock_now() + timedelta(hours=1))
         provider = FakeProvider(echo)
@@ -137,7 +137,7 @@ async def test_a_poll_finds_what_no_doorbell_told(database: str, clock: MockCloc
 async def test_a_backed_off_head_is_claimed_when_it_is_due(database: str, clock: MockClock) -> None:
     """Neither doorbell nor poll: the look says when to look again."""
     async with open_pool(database, now=mock_now) as pool:
-        world, time = await make_world(pool), Time(clock, pool)
+        world, time = await make_seeded_tenant(pool), Time(clock, pool)
         run = await world.run(await world.session())
         await sql(pool, "update runs set not_before = $1", mock_now() + timedelta(seconds=100))
         provider = FakeProvider(echo)
@@ -154,7 +154,7 @@ async def test_an_idle_process_sends_nothing_between_its_ticks(database: str, cl
     """With a thousand idle sessions: in a minute 12 polls and 2 sweeps, and no heartbeat."""
     live = "select from runs where finished_at is null limit 1"
     async with open_pool(database, now=mock_now) as pool:
-        world, time = await make_world(pool), Time(clock, pool)
+        world, time = await make_seeded_tenant(pool), Time(clock, pool)
         async with working(world, FakeProvider(echo), settings=TICKING), pool.listen() as rings:
             for _ in range(1000):
                 await world.run(await world.session())
@@ -168,7 +168,7 @@ async def test_an_idle_process_sends_nothing_between_its_ticks(database: str, cl
 
 @pytest.mark.rule(6)
 async def test_a_process_with_all_slots_taken_picks_up_the_next_run_when_one_frees(
-    world: World,
+    world: SeededTenant,
 ) -> None:
     """One slot, many sessions: all are served, never two at once."""
     runs = [await world.run(await world.session()) for _ in range(5)]
@@ -180,7 +180,7 @@ async def test_a_process_with_all_slots_taken_picks_up_the_next_run_when_one_fre
 
 
 @pytest.mark.rule(6)
-async def test_a_session_goes_behind_the_others_after_each_run(world: World) -> None:
+async def test_a_session_goes_behind_the_others_after_each_run(world: SeededTenant) -> None:
     """A crowded session does not hold up one that has a single, younger run."""
     crowded, modest = await world.session(), await world.session()
     runs = [await world.run(crowded, f"crowd {n}") for n in range(4)]
@@ -196,7 +196,7 @@ async def test_a_session_goes_behind_the_others_after_each_run(world: World) -> 
 
 
 @pytest.mark.rule(1)
-async def test_of_several_processes_one_executes_a_run(world: World) -> None:
+async def test_of_several_processes_one_executes_a_run(world: SeededTenant) -> None:
     """Each run of many is sent to a provider once, whoever was first; lost claims stay few (D18)."""
     provider = FakeProvider(echo)
     lost = counted(names.RUN_CLAIMS, outcome="lost")
@@ -215,7 +215,9 @@ async def test_of_several_processes_one_executes_a_run(world: World) -> None:
 
 @pytest.mark.rule(2)
 @pytest.mark.rule(26)
-async def test_two_processes_never_run_one_session_at_once_and_keep_its_order(world: World) -> None:
+async def test_two_processes_never_run_one_session_at_once_and_keep_its_order(
+    world: SeededTenant,
+) -> None:
     """Ten runs of a session, two processes: one after another, in the order of posting, no gap."""
     session = await world.session()
     overlaps: list[int] = []
@@ -230,7 +232,7 @@ async def test_two_processes_never_run_one_session_at_once_and_keep_its_order(wo
 
 
 @pytest.mark.rule(26)
-async def test_no_connection_is_held_while_a_provider_or_a_tool_works(world: World) -> None:
+async def test_no_connection_is_held_while_a_provider_or_a_tool_works(world: SeededTenant) -> None:
     """D12: with a run inside either, every connection of the pool is free."""
     gate, answering = Gate(), trio.Event()
     provider = FakeProvider([call("hold"), waiting(answering, text("done"))])
@@ -248,7 +250,7 @@ async def test_no_connection_is_held_while_a_provider_or_a_tool_works(world: Wor
 
 
 @pytest.mark.rule(26)
-async def test_no_task_is_alive_after_its_run_has_settled(world: World) -> None:
+async def test_no_task_is_alive_after_its_run_has_settled(world: SeededTenant) -> None:
     """However a run ends: its session's actor is there before and after it, and nothing else."""
     gate, session = Gate(), await world.session()
     script: list[Answer | Block] = [text("done"), call("hold"), text("done"), hanging()]
@@ -269,7 +271,7 @@ async def test_no_task_is_alive_after_its_run_has_settled(world: World) -> None:
 async def test_a_tiny_pool_serves_many_runs_whose_tools_use_it_too(database: str, size: int) -> None:
     """D12: no hang with one connection, and afterwards every connection is back."""
     async with open_pool(database, size=size) as pool:
-        world = await make_world(pool)
+        world = await make_seeded_tenant(pool)
 
         @tool(effects=Effects.READ_ONLY)
         async def ask() -> str:
@@ -287,7 +289,7 @@ async def test_a_tiny_pool_serves_many_runs_whose_tools_use_it_too(database: str
         assert pool.in_flight == 0
 
 
-async def test_one_failing_session_does_not_fell_the_others(world: World) -> None:
+async def test_one_failing_session_does_not_fell_the_others(world: SeededTenant) -> None:
     """A bug met by one run fails that run, and the process goes on."""
 
     def script(request: ProviderRequest) -> Block:
@@ -305,7 +307,7 @@ async def test_one_failing_session_does_not_fell_the_others(world: World) -> Non
     assert ended[0].error.code is ErrorCode.INTERNAL
 
 
-async def test_progress_is_told_to_the_sink(world: World) -> None:
+async def test_progress_is_told_to_the_sink(world: SeededTenant) -> None:
     """What a run does can be watched live, with its id on every event."""
     recorder, gate = Recorder(), Gate()
     gate.open.set()
@@ -318,7 +320,7 @@ async def test_progress_is_told_to_the_sink(world: World) -> None:
     assert [told.count(kind) for kind in (TurnStarted, ToolStarted, ToolFinished)] == [2, 1, 1]
 
 
-async def test_actors_that_passivate_at_once_lose_no_run(world: World) -> None:
+async def test_actors_that_passivate_at_once_lose_no_run(world: SeededTenant) -> None:
     """With no idle time at all, every run of a session still finds or gets an actor."""
     session = await world.session()
     settings = attrs.evolve(SETTINGS, session_idle_timeout=0.0)

@@ -12,7 +12,7 @@ import pytest
 from hango.domain import Run, RunState
 from hango.store.invariants import check
 from hango.testing import FakeProvider
-from hango.testing.plugin import LeaseClock, World, sql
+from hango.testing.plugin import LeaseClock, SeededTenant, sql
 from hango.testing.workers import Worker
 
 from support.durable_plugin import asked, said
@@ -34,7 +34,7 @@ class Play:
         runs: of the phases that are reached.
     """
 
-    world: World
+    world: SeededTenant
     clock: LeaseClock
     row: Row
     stops: Stops = attrs.field(factory=Stops)
@@ -126,7 +126,7 @@ class Play:
 @pytest.mark.rule(16)
 @pytest.mark.parametrize("row", table(), ids=str)
 async def test_every_run_ends_as_it_must(
-    world: World, lease_clock: LeaseClock, monkeypatch: pytest.MonkeyPatch, row: Row
+    world: SeededTenant, lease_clock: LeaseClock, monkeypatch: pytest.MonkeyPatch, row: Row
 ) -> None:
     """D03, D09, D17: whatever else happens then; nothing is doubled, and its session goes on."""
     play = Play(world, lease_clock, row)

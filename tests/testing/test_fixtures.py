@@ -13,7 +13,7 @@ import hango.testing
 import hango.testing.plugin
 from hango.domain import Role
 from hango.testing import FakeProvider, databases, text
-from hango.testing.plugin import World, make_world, sql
+from hango.testing.plugin import SeededTenant, make_seeded_tenant, sql
 from hango.web.app import WebSettings
 
 
@@ -34,7 +34,15 @@ def test_the_public_names() -> None:
         "thinking",
         "waiting",
     ]
-    assert hango.testing.plugin.__all__ == ["LeaseClock", "Worker", "World", "make_world", "sql"]
+    assert hango.testing.plugin.__all__ == [
+        "LeaseClock",
+        "SeededTenant",
+        "Worker",
+        "World",
+        "make_seeded_tenant",
+        "sql",
+    ]
+    assert hango.testing.plugin.World is hango.testing.plugin.SeededTenant
 
 
 @pytest.mark.parametrize(
@@ -55,7 +63,7 @@ def test_scripted_models_come_without_what_the_clock_needs() -> None:
 
 
 @pytest.mark.parametrize("_round", range(2))
-async def test_each_test_has_a_database_of_its_own(hango_world: World, _round: int) -> None:
+async def test_each_test_has_a_database_of_its_own(hango_world: SeededTenant, _round: int) -> None:
     """The tenant of another test is not there, nor is anything else."""
     (counts,) = await sql(
         hango_world.pool,
@@ -71,9 +79,9 @@ def test_a_server_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
         assert url == "postgresql://there"
 
 
-async def test_a_world_for_each_tenant(hango_world: World) -> None:
+async def test_a_world_for_each_tenant(hango_world: SeededTenant) -> None:
     """Two tenants in one database, with users of all roles each."""
-    other = await make_world(hango_world.pool, "globex")
+    other = await make_seeded_tenant(hango_world.pool, "globex")
     assert set(other.users) == set(Role)
     assert other.tenant.id != hango_world.tenant.id
 
@@ -85,7 +93,7 @@ def hango_web_settings() -> WebSettings:
 
 
 async def test_the_client_is_the_owner_and_the_server_knows_what_it_is_told(
-    hango_world: World, hango_client: httpx.AsyncClient
+    hango_world: SeededTenant, hango_client: httpx.AsyncClient
 ) -> None:
     """Overriding one fixture is all it takes to make agents with tools of one's own."""
     me = await hango_client.get("/v1/me")
@@ -97,7 +105,7 @@ async def test_the_client_is_the_owner_and_the_server_knows_what_it_is_told(
     assert refused.status_code == 422
 
 
-async def test_keys_of_all_roles(hango_world: World, hango_client: httpx.AsyncClient) -> None:
+async def test_keys_of_all_roles(hango_world: SeededTenant, hango_client: httpx.AsyncClient) -> None:
     """A test acts as anybody of the tenant."""
     for role in Role:
         headers = {"Authorization": f"Bearer {await hango_world.key(role)}"}
@@ -105,7 +113,7 @@ async def test_keys_of_all_roles(hango_world: World, hango_client: httpx.AsyncCl
         assert me.json()["role"] == role
 
 
-async def test_in_real_time_the_doorbell_is_enough(hango_world: World) -> None:
+async def test_in_real_time_the_doorbell_is_enough(hango_world: SeededTenant) -> None:
     """Without a lease_clock nothing is waited for but the work itself."""
     async with hango_world.worker(FakeProvider([text("done")])):
         done = await hango_world.ended(await hango_world.run(await hango_world.session()))

@@ -13,7 +13,7 @@ import trio_asyncio
 from hango.db.pool import Pool
 from hango.domain import Effects
 from hango.testing import FakeProvider, call, clock, hanging, text
-from hango.testing.plugin import LeaseClock, World, sql
+from hango.testing.plugin import LeaseClock, SeededTenant, sql
 from hango.tools import tool
 
 
@@ -117,7 +117,7 @@ async def test_nor_does_a_new_connection(lease_clock: LeaseClock, hango_database
 
 
 async def test_a_doorbell_on_its_way_is_waited_for(
-    lease_clock: LeaseClock, hango_world: World, nursery: trio.Nursery
+    lease_clock: LeaseClock, hango_world: SeededTenant, nursery: trio.Nursery
 ) -> None:
     """What was rung is heard in the second in which it was rung, however slow the way to the ear is."""
     pool, heard = hango_world.pool, list[float]()
@@ -144,7 +144,9 @@ async def test_a_doorbell_on_its_way_is_waited_for(
     assert heard == [0]
 
 
-async def test_who_listens_for_an_hour_still_hears(lease_clock: LeaseClock, hango_world: World) -> None:
+async def test_who_listens_for_an_hour_still_hears(
+    lease_clock: LeaseClock, hango_world: SeededTenant
+) -> None:
     """The looks whether a silent line is alive do not fail for want of time."""
     session = await hango_world.session()
     async with hango_world.pool.listen() as rings, trio.open_nursery() as nursery:
@@ -156,7 +158,7 @@ async def test_who_listens_for_an_hour_still_hears(lease_clock: LeaseClock, hang
 
 
 async def test_a_listener_whose_line_was_cut_finds_out_at_rest(
-    lease_clock: LeaseClock, hango_world: World
+    lease_clock: LeaseClock, hango_world: SeededTenant
 ) -> None:
     """The end of a connection is no less under way than a ring."""
     async with hango_world.worker(FakeProvider([])) as worker:
@@ -167,7 +169,9 @@ async def test_a_listener_whose_line_was_cut_finds_out_at_rest(
             assert rings not in worker.pool._listening
 
 
-async def test_a_tool_in_a_thread_is_waited_for(lease_clock: LeaseClock, hango_world: World) -> None:
+async def test_a_tool_in_a_thread_is_waited_for(
+    lease_clock: LeaseClock, hango_world: SeededTenant
+) -> None:
     """Its timeout of 30 s cannot come while it works for a moment of real time."""
 
     @tool(effects=Effects.READ_ONLY)
@@ -184,7 +188,7 @@ async def test_a_tool_in_a_thread_is_waited_for(lease_clock: LeaseClock, hango_w
 
 
 async def test_a_tool_that_hangs_in_a_thread_need_not_be(
-    lease_clock: LeaseClock, hango_world: World
+    lease_clock: LeaseClock, hango_world: SeededTenant
 ) -> None:
     """For a test of just that, the clock goes on: after 30 s the tool has timed out."""
     never = threading.Event()
@@ -206,7 +210,7 @@ async def test_a_tool_that_hangs_in_a_thread_need_not_be(
 
 
 async def test_a_request_to_the_served_api_takes_no_time(
-    lease_clock: LeaseClock, hango_world: World, hango_client: httpx.AsyncClient
+    lease_clock: LeaseClock, hango_world: SeededTenant, hango_client: httpx.AsyncClient
 ) -> None:
     """Client and server are both here; one that waits for a run waits in the clock's time."""
     session = await hango_world.session()

@@ -8,7 +8,7 @@ import trio
 
 from hango.domain import ProviderRequest, RunState
 from hango.testing import Answer, FakeProvider, answer, hanging, text
-from hango.testing.plugin import LeaseClock, World
+from hango.testing.plugin import LeaseClock, SeededTenant
 
 ROUNDS = range(5)
 
@@ -39,7 +39,7 @@ def diary() -> Diary:
 @pytest.mark.rule(5)
 @pytest.mark.parametrize("_round", ROUNDS)
 async def test_a_killed_worker_is_followed_at_the_sweep_after_its_lease(
-    hango_world: World, lease_clock: LeaseClock, diary: Diary, _round: int
+    hango_world: SeededTenant, lease_clock: LeaseClock, diary: Diary, _round: int
 ) -> None:
     """D01: the lease holds at the sweep of second 90; the one of second 120 takes the run back."""
     async with hango_world.worker(diary.model("first", hanging(text("half")))) as first:
@@ -56,7 +56,7 @@ async def test_a_killed_worker_is_followed_at_the_sweep_after_its_lease(
 @pytest.mark.rule(4)
 @pytest.mark.parametrize("_round", ROUNDS)
 async def test_a_worker_cut_off_is_followed_too_and_comes_back_to_work(
-    hango_world: World, lease_clock: LeaseClock, diary: Diary, _round: int
+    hango_world: SeededTenant, lease_clock: LeaseClock, diary: Diary, _round: int
 ) -> None:
     """D03: with the database back it executes again, under the same owner id, what is queued then."""
     cut_off = diary.model("first", hanging(), answer(text("back")))

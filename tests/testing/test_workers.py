@@ -6,13 +6,13 @@ import pytest
 
 from hango.domain import RunState
 from hango.testing import FakeProvider, call, hanging, text
-from hango.testing.plugin import LeaseClock, World, sql
+from hango.testing.plugin import LeaseClock, SeededTenant, sql
 
 from support.workers import Gate
 
 
 async def test_drained_it_hands_over_what_it_did_not_finish(
-    hango_world: World, lease_clock: LeaseClock
+    hango_world: SeededTenant, lease_clock: LeaseClock
 ) -> None:
     """The end of its block is a drain: the run is queued again, and nothing is counted against it."""
     async with hango_world.worker(FakeProvider([hanging()])):
@@ -24,7 +24,7 @@ async def test_drained_it_hands_over_what_it_did_not_finish(
 
 
 async def test_a_test_that_fails_tears_it_down_at_once(
-    hango_world: World, lease_clock: LeaseClock
+    hango_world: SeededTenant, lease_clock: LeaseClock
 ) -> None:
     """No drain is waited for, the run is released all the same, and the error comes through."""
     with pytest.RaisesGroup(ZeroDivisionError):
@@ -36,7 +36,9 @@ async def test_a_test_that_fails_tears_it_down_at_once(
     assert lease_clock.current_time() == 0
 
 
-async def test_killed_it_writes_nothing_more(hango_world: World, lease_clock: LeaseClock) -> None:
+async def test_killed_it_writes_nothing_more(
+    hango_world: SeededTenant, lease_clock: LeaseClock
+) -> None:
     """Neither a partial answer nor a release: the row is as it was at the kill."""
     async with hango_world.worker(FakeProvider([hanging(text("half"))])) as worker:
         session = await hango_world.session()
@@ -52,7 +54,7 @@ async def test_killed_it_writes_nothing_more(hango_world: World, lease_clock: Le
 
 
 async def test_killed_it_is_dead_before_its_runs_know(
-    hango_world: World, lease_clock: LeaseClock
+    hango_world: SeededTenant, lease_clock: LeaseClock
 ) -> None:
     """Also with every connection open and at leisure, a run that is cut off is not given back."""
     script = [text("warm")] * 20
@@ -65,7 +67,9 @@ async def test_killed_it_is_dead_before_its_runs_know(
     assert (await hango_world.reload(run)).state is RunState.RUNNING
 
 
-async def test_killed_while_cut_off_it_stays_dead(hango_world: World, lease_clock: LeaseClock) -> None:
+async def test_killed_while_cut_off_it_stays_dead(
+    hango_world: SeededTenant, lease_clock: LeaseClock
+) -> None:
     """The database that comes back does not hear from it."""
     async with hango_world.worker(FakeProvider([hanging()])) as worker:
         run = await hango_world.run(await hango_world.session())
@@ -77,7 +81,7 @@ async def test_killed_while_cut_off_it_stays_dead(hango_world: World, lease_cloc
 
 
 async def test_cut_off_it_has_no_connection_and_the_others_keep_theirs(
-    hango_world: World, lease_clock: LeaseClock
+    hango_world: SeededTenant, lease_clock: LeaseClock
 ) -> None:
     """It is this process that is alone, not the database."""
     gate = Gate()

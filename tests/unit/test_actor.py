@@ -11,7 +11,7 @@ import trio
 import trio._core._run as trio_run  # the only door to its scheduler's dice
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from hango.actors.actor import NEVER, Address, Inbox, Restart, spawn
+from hango.actors.actor import NO_RESTART, Address, Inbox, Restart, spawn
 from hango.errors import ActorStopped, InboxFull
 from hango.telemetry.logs import TextLines
 
@@ -225,7 +225,7 @@ async def test_never_restarting_is_the_default() -> None:
         async with trio.open_nursery() as nursery:
             spawn(nursery, crash, name="crash", inbox_size=1)
     assert lives == [1]
-    assert NEVER.limit == 0
+    assert NO_RESTART.limit == 0
 
 
 async def test_a_restarted_actor_keeps_its_inbox_and_loses_only_the_message_it_was_at(

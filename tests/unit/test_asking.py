@@ -19,7 +19,7 @@ from hango.threads import Threads
 Question: TypeAlias = Callable[[str], object]
 PATIENCE = 60.0  # seconds of a wait that is not meant to be one
 
-ask = partial(callbacks.ask, threads=Threads())
+ask = partial(callbacks.call_user_function, threads=Threads())
 
 
 async def louder(text: str) -> str:

@@ -25,7 +25,7 @@ from support.tools import cancel_when_blocked
 Question: TypeAlias = Callable[[str], object]
 PATIENCE = 60.0  # seconds of a wait that is not meant to be one
 
-ask = partial(callbacks.ask, threads=Threads())
+ask = partial(callbacks.call_user_function, threads=Threads())
 
 
 async def _hang(_: str) -> None:
@@ -110,7 +110,7 @@ async def test_a_cancel_does_not_wait_for_a_thread() -> None:
         return "allow"
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(callbacks.ask, hang, "", threads)
+        nursery.start_soon(callbacks.call_user_function, hang, "", threads)
         await begun.wait()
         nursery.cancel_scope.cancel()
     assert threads.stuck == 1
@@ -122,12 +122,12 @@ async def test_too_many_that_hang_keep_others_from_hanging() -> None:
     """C08: a sync function is not started then; an async one is."""
     threads = Threads(max_stuck=0)
     asked: list[str] = []
-    answer = await callbacks.ask(asked.append, "hi", threads)
+    answer = await callbacks.call_user_function(asked.append, "hi", threads)
     assert isinstance(answer, Raised)
     assert "hang" in str(answer.error)
     assert asked == []
     for function in (_allow, Allowing()):
-        assert await callbacks.ask(function, "hi", threads) == "allow"
+        assert await callbacks.call_user_function(function, "hi", threads) == "allow"
 
 
 @pytest.mark.rule(23)

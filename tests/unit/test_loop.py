@@ -9,8 +9,8 @@ from hango.domain import (
     ErrorCode,
     Interrupted,
     NewMessage,
-    Outcome,
     OutcomeStatus,
+    RunOutcome,
     Stop,
     StopReason,
     TextBlock,
@@ -56,7 +56,7 @@ async def test_a_turn_with_tools_makes_two_writes() -> None:
     assert attributes(outcome) == (OutcomeStatus.DONE, 3, Usage(30, 5), StopReason.END_TURN, "")
 
 
-def attributes(outcome: Outcome) -> tuple[OutcomeStatus, int, Usage, StopReason | None, str]:
+def attributes(outcome: RunOutcome) -> tuple[OutcomeStatus, int, Usage, StopReason | None, str]:
     """Return what an outcome says beside its messages and its error."""
     return (
         outcome.status,

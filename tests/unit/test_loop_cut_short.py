@@ -9,10 +9,10 @@ from trio.testing import wait_all_tasks_blocked
 from hango.domain import (
     ErrorCode,
     Interrupted,
-    Outcome,
     OutcomeStatus,
     Result,
     RunError,
+    RunOutcome,
     SignatureDelta,
     TextBlock,
     TextDelta,
@@ -31,7 +31,7 @@ CALL = ToolUseBlock("a", "get_time")
 LATE = RunError(ErrorCode.DEADLINE_EXCEEDED, "took too long")
 
 
-async def cut_short(bench: Bench) -> tuple[Outcome, Interrupted]:
+async def cut_short(bench: Bench) -> tuple[RunOutcome, Interrupted]:
     """Cancel an execution when nothing moves; return what it comes to as failed, and as cancelled."""
     loop = bench.loop()
     async with trio.open_nursery() as nursery:

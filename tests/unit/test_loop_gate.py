@@ -10,8 +10,8 @@ from hango.agent.completion import CUT_SHORT
 from hango.domain import (
     AttemptRejected,
     ErrorCode,
-    Outcome,
     OutcomeStatus,
+    RunOutcome,
     StopReason,
     TextBlock,
     ToolResultBlock,
@@ -28,7 +28,7 @@ CALL = ToolUseBlock("a", "get_time")
 NOT_YET = TextBlock("Your work did not verify: no tests. Fix it and finish.")
 
 
-def told(outcome: Outcome) -> str:
+def told(outcome: RunOutcome) -> str:
     """Return the message of a run's error."""
     return outcome.error.message if outcome.error else ""
 

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from hango import Completion, RunResult, Verdict
-from hango.domain import Message, Outcome, OutcomeStatus, Result, ToolContext, ToolUseBlock
+from hango.domain import Message, OutcomeStatus, Result, RunOutcome, ToolContext, ToolUseBlock
 
 from support.gates import PASS, no
 from support.loop_bench import Bench, asks, says
@@ -47,7 +47,7 @@ class Crashes:
         self.asked.append(result)
         return VERDICTS[result.turns]
 
-    async def execute(self, transcript: MemoryTranscript) -> Outcome | None:
+    async def execute(self, transcript: MemoryTranscript) -> RunOutcome | None:
         """Execute the run from where it stands; None when that crashed."""
         bought = sum(message.role == "assistant" for message in transcript.messages)
         bench = Bench(
@@ -59,7 +59,7 @@ class Crashes:
         return None
 
 
-async def crashing(*times: int) -> tuple[Outcome, MemoryTranscript, RunResult]:
+async def crashing(*times: int) -> tuple[RunOutcome, MemoryTranscript, RunResult]:
     """Run to the end, with crashes at *times*; return what it came to, and its last result."""
     transcript, outcome = MemoryTranscript(), None
     crashes = [Crashes(left) for left in (*times, -1)]

@@ -12,10 +12,10 @@ from hango import Completion, RunResult, ToolCall, Verdict
 from hango.domain import (
     ErrorCode,
     Interrupted,
-    Outcome,
     OutcomeStatus,
     Result,
     RunError,
+    RunOutcome,
     StopReason,
     ToolContext,
     ToolUseBlock,
@@ -35,7 +35,7 @@ async def hang(_: RunResult) -> Verdict:
     await trio.sleep_forever()
 
 
-async def cut_short(bench: Bench) -> tuple[Outcome, Interrupted]:
+async def cut_short(bench: Bench) -> tuple[RunOutcome, Interrupted]:
     """Cancel an execution when nothing moves; return what it comes to as failed, and as cancelled."""
     loop = bench.loop()
     async with trio.open_nursery() as nursery:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hango.agent.history import INTERRUPTED, NO_OUTPUT, NOTHING, mend
+from hango.agent.history import INTERRUPTED, NO_OUTPUT, NOTHING, repair_history
 from hango.domain import (
     Block,
     OpaqueBlock,
@@ -116,15 +116,15 @@ def valid_histories(draw: st.DrawFn) -> list[PromptMessage]:
 @given(histories)
 def test_any_history_is_sent_as_the_strictest_api_takes_it(history: list[PromptMessage]) -> None:
     """B01-B04, B08, B09, B14: whatever is stored, the request is valid."""
-    assert refused(mend(history, "mine")) == []
+    assert refused(repair_history(history, "mine")) == []
 
 
 @pytest.mark.rule(14)
 @given(histories)
 def test_mending_twice_changes_nothing_more(history: list[PromptMessage]) -> None:
     """Mending is idempotent."""
-    once = mend(history, "mine")
-    assert mend(once, "mine") == once
+    once = repair_history(history, "mine")
+    assert repair_history(once, "mine") == once
 
 
 @pytest.mark.rule(14)
@@ -132,7 +132,7 @@ def test_mending_twice_changes_nothing_more(history: list[PromptMessage]) -> Non
 def test_a_valid_history_is_sent_as_it_is(history: list[PromptMessage]) -> None:
     """B10: a valid history comes back equal, signed thinking byte for byte and in its place."""
     assert refused(history) == []
-    assert mend(history, "mine") == tuple(history)
+    assert repair_history(history, "mine") == tuple(history)
 
 
 @pytest.mark.rule(14)
@@ -142,8 +142,10 @@ def test_a_growing_history_keeps_its_renamed_ids(
 ) -> None:
     """Ids made up for a request do not depend on what comes later, so caches keep their prefix."""
     joint = [user(HI), *more]
-    before = [b for m in mend(history, "mine") for b in m.content if isinstance(b, ToolUseBlock)]
-    after = [b for m in mend([*history, *joint], "mine") for b in m.content]
+    before = [
+        b for m in repair_history(history, "mine") for b in m.content if isinstance(b, ToolUseBlock)
+    ]
+    after = [b for m in repair_history([*history, *joint], "mine") for b in m.content]
     assert before == [b for b in after if isinstance(b, ToolUseBlock)][: len(before)]
 
 
@@ -160,7 +162,7 @@ def test_nothing_that_can_be_sent_is_lost(history: list[PromptMessage]) -> None:
         made = [m for m in messages if m.role == "assistant"]
         return sum(isinstance(b, ToolUseBlock) for m in made for b in m.content)
 
-    sent = mend(history, "mine")
+    sent = repair_history(history, "mine")
     assert told(sent) == told(history)
     assert asked(sent) == asked(history)
 
@@ -271,12 +273,12 @@ def test_nothing_that_can_be_sent_is_lost(history: list[PromptMessage]) -> None:
 )
 def test_damage_is_mended(history: list[PromptMessage], sent: list[PromptMessage]) -> None:
     """Each kind of old damage, and what is sent of it."""
-    assert mend(history, "mine") == tuple(sent)
+    assert repair_history(history, "mine") == tuple(sent)
 
 
 def test_mending_leaves_the_stored_messages_alone() -> None:
     """The request is a copy."""
     history = [assistant(call("a"), call("a")), user(result("a"))]
     copy = [attrs.evolve(message) for message in history]
-    mend(history, "mine")
+    repair_history(history, "mine")
     assert history == copy

@@ -9,7 +9,7 @@ from hango.domain import EarlierCall, Effects, Result, ToolContext, ToolUseBlock
 from hango.errors import StoreUnavailable
 from hango.telemetry import names
 from hango.testing import MemoryLedger
-from hango.tools import Tool, View, tool
+from hango.tools import Tool, ToolSet, tool
 
 from support.counters import counted
 from support.tools import CONTEXT, LIMIT, counting, registry_of, view_of
@@ -31,7 +31,7 @@ def never_run(effects: Effects) -> Tool:
     return t
 
 
-async def deny(view: View, ledger: MemoryLedger, call: ToolUseBlock = CALL) -> Result:
+async def deny(view: ToolSet, ledger: MemoryLedger, call: ToolUseBlock = CALL) -> Result:
     """Deny *call*."""
     return await view.deny(call, "not today", CONTEXT, ledger)
 

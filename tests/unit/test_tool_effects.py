@@ -13,7 +13,7 @@ from hango.domain import EarlierCall, Effects, Ledger, Result, ToolContext, Tool
 from hango.errors import StateConflict, StoreUnavailable
 from hango.telemetry import names
 from hango.testing import MemoryLedger
-from hango.tools import Threads, Tool, View, tool
+from hango.tools import Threads, Tool, ToolSet, tool
 from hango.tools.replay import RECORD_GRACE
 
 from support.counters import counted
@@ -95,7 +95,7 @@ async def cut_short(effects: Effects) -> Journal:
     return journal
 
 
-async def call_in(view: View, name: str, ledger: Ledger) -> Result:
+async def call_in(view: ToolSet, name: str, ledger: Ledger) -> Result:
     """Call the tool *name* of *view*."""
     return await view.call(ToolUseBlock("c1", name), CONTEXT, ledger)
 

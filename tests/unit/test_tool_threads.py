@@ -13,7 +13,7 @@ import trio.testing
 
 from hango.domain import Effects, Result
 from hango.threads import _Job
-from hango.tools import Threads, Tool, View, tool
+from hango.tools import Threads, Tool, ToolSet, tool
 
 from support.tools import (
     call,
@@ -75,7 +75,7 @@ def gated(gate: Gate) -> Tool:
     return tool(effects=Effects.READ_ONLY, name="gated")(gate.wait)
 
 
-async def leave_behind(view: View, gate: Gate, clock: trio.testing.MockClock) -> Result:
+async def leave_behind(view: ToolSet, gate: Gate, clock: trio.testing.MockClock) -> Result:
     """Call a gated tool, let it come to the gate, and its time run out."""
     results: list[Result] = []
 

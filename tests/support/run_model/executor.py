@@ -16,10 +16,10 @@ from hango.domain import (
     ErrorCode,
     Interrupted,
     NewMessage,
-    Outcome,
     OutcomeStatus,
     Result,
     RunError,
+    RunOutcome,
     StopReason,
     TextBlock,
     ToolContext,
@@ -106,9 +106,9 @@ class Executor:
                 "assistant", (TextBlock("Paid."),), run.id, turn, StopReason.END_TURN, _OF_A_TURN
             )
             messages = (*self._input(hold), final)
-            done = Outcome(OutcomeStatus.DONE, turn, _usage(turn), messages, StopReason.END_TURN)
+            done = RunOutcome(OutcomeStatus.DONE, turn, _usage(turn), messages, StopReason.END_TURN)
             return lambda: self.claim.settle(done)
-        failed = Outcome(
+        failed = RunOutcome(
             OutcomeStatus.ERROR,
             hold.turn,
             _usage(hold.turn),

@@ -43,7 +43,7 @@ from support.run_model.operations import (
     Sweep,
     Write,
 )
-from support.world import World, sql
+from support.world import SeededTenant, sql
 
 
 @attrs.define(eq=False)
@@ -64,7 +64,7 @@ class Owners:
         executors: of all the claims that were made, in order.
     """
 
-    world: World
+    world: SeededTenant
     _pools: Sequence[Pool]
     _deaf: set[tuple[UUID, UUID]] = attrs.field(factory=set)
     owners: Sequence[Owner] = ()
@@ -77,7 +77,7 @@ class Owners:
     async def opened(
         cls,
         database: str,
-        world: World,
+        world: SeededTenant,
         now: Callable[[], datetime],
         monkeypatch: pytest.MonkeyPatch,
     ) -> AsyncIterator[Owners]:

@@ -40,7 +40,7 @@ from support.run_model.operations import (
 from support.run_model.owners import Owners
 from support.run_model.stored import Names, Stored
 from support.run_model.verdict import Seen, explained
-from support.world import World
+from support.world import SeededTenant
 
 Gate: TypeAlias = tuple[Literal["sessions", "runs"], int]
 """A row that somebody sits on while all begin: a session's, or that of the head of its line."""
@@ -74,7 +74,7 @@ class Trial:
     @classmethod
     @asynccontextmanager
     async def opened(
-        cls, database: str, world: World, clock: LeaseClock, monkeypatch: pytest.MonkeyPatch
+        cls, database: str, world: SeededTenant, clock: LeaseClock, monkeypatch: pytest.MonkeyPatch
     ) -> AsyncIterator[Trial]:
         """Have one, on the test's clock."""
         clock.waits_for_threads = False  # whoever tells it what to do is in one
