@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 import attrs
 import cattrs
@@ -127,6 +128,13 @@ def _finite_number(value: float) -> float:
 def dump_json(value: object) -> str:
     """Serialize *value* as compact JSON, in its own key order; raises as `clean_json` does."""
     return json.dumps(clean_json(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def time_to_json(time: datetime | None) -> str | None:
+    """Return *time* as RFC 3339 in UTC with microseconds, or None."""
+    if time is None:
+        return None
+    return time.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 # --- blocks --------------------------------------------------------------------------------

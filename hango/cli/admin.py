@@ -12,13 +12,14 @@ import click
 
 from hango import app
 from hango.cli.common_options import as_json, show, start
+from hango.codec import time_to_json
 from hango.config import LogLevel
 from hango.domain import Gate, JsonObject, Role, User
 from hango.plugins import Plugins
 from hango.store import Stores
 from hango.store.agents import NewAgent
-from hango.web.agents import MOST_ATTEMPTS
-from hango.web.shapes import agent_to_json, time_to_json, user_to_json
+from hango.web.models.requests import MAX_ATTEMPTS
+from hango.web.models.responses import AgentJson, NewKeyJson, UserJson
 
 # As the database demands it; here, so that the user is told in words.
 _SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -98,7 +99,7 @@ def create_user(tenant_slug: str, email: str, role: str, *, as_json: bool) -> No
     async def work(stores: Stores) -> JsonObject:
         within = await stores.accounts.tenant(tenant_slug)
         made = await stores.accounts.create_user(within.id, email, Role(role), actor=None)
-        return user_to_json(made)
+        return UserJson.of(made).to_json()
 
     _create(work, as_json=as_json)
 
@@ -121,7 +122,7 @@ def create_key(tenant_slug: str, email: str, *, as_json: bool) -> None:
     async def work(stores: Stores) -> JsonObject:
         holder: User = await stores.accounts.user((await stores.accounts.tenant(tenant_slug)).id, email)
         made = await stores.accounts.create_key(holder.tenant_id, holder.id, actor=None)
-        return {"id": str(made.id), "user_id": str(made.user_id), "key": made.key}
+        return NewKeyJson.of(made).to_json()
 
     _create(work, as_json=as_json)
 
@@ -167,7 +168,7 @@ def _gate(verify: str | None, max_attempts: int | None) -> Gate | None:
 @click.option("--verify", default=None, help="The verifier of its completion gate.")
 @click.option(
     "--max-attempts",
-    type=click.IntRange(1, MOST_ATTEMPTS),
+    type=click.IntRange(1, MAX_ATTEMPTS),
     default=None,
     help="How often it may say that it is done, if a gate judges that.",
 )
@@ -194,6 +195,6 @@ def create_agent(  # noqa: PLR0913 - one for each option
 
     async def work(stores: Stores) -> JsonObject:
         within = await stores.accounts.tenant(tenant_slug)
-        return agent_to_json(await stores.agents.create(within.id, new, actor=None))
+        return AgentJson.of(await stores.agents.create(within.id, new, actor=None)).to_json()
 
     show(app.with_stores(settings, work), as_json=as_json)

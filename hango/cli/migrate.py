@@ -9,9 +9,9 @@ import trio
 
 from hango import app
 from hango.cli.common_options import as_json, start
+from hango.codec import time_to_json
 from hango.config import LogLevel
 from hango.db import migrations
-from hango.web.shapes import time_to_json
 
 
 @click.command()

@@ -26,7 +26,7 @@ from hango.errors import StoreUnavailable
 from hango.plugins import Plugins
 from hango.signals import watch_signals
 from hango.store import Stores
-from hango.web.shapes import run_to_json
+from hango.web.models.responses import RunJson
 
 EXIT_CODES = {RunState.SUCCEEDED: 0, RunState.FAILED: 1, RunState.CANCELLED: 3}
 _TITLE = 80  # characters of the prompt that name its session
@@ -94,7 +94,7 @@ def _print(ended: Ended, *, as_json: bool) -> None:
     elif ended.run.state is RunState.CANCELLED:
         click.echo("hango: cancelled", err=True)
     if as_json:
-        found = {**run_to_json(ended.run), "text": ended.text}
+        found = {**RunJson.of(ended.run).to_json(), "text": ended.text}
         click.echo(json.dumps(found, ensure_ascii=False))
     elif ended.run.state is RunState.SUCCEEDED:
         click.echo(printable(ended.text) if sys.stdout.isatty() else ended.text)

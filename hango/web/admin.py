@@ -1,39 +1,36 @@
-"""``/v1/users``, their keys, and ``/v1/audit-events``: what an admin or owner does for the tenant.
+"""``/v1/users``, their keys, and ``/v1/audit-events``: administration by admins and owners.
 
-Rule: a member gets the same 403 whatever is asked for; only then is it looked at.  What would make an
-admin an owner, an owner's account or an owner's key, is an owner's to do.  Only `hango.web` uses it.
+Rule: a member gets the same 403 for everything, before anything is looked up.  Only an owner may do
+what would make an admin an owner: make or change owners, or their keys.
 """
 
 from __future__ import annotations
 
-import re
-
 import attrs
-from quart import Blueprint, Response, request
+from quart import Response, request
 
-from hango.domain import Role, User, UserStatus
-from hango.errors import InvalidInput
+from hango.domain import Role, User
 from hango.store.accounts import Accounts
 from hango.store.audit import Audit
 from hango.web.auth import administrator
-from hango.web.problem import FORBIDDEN, Refused
-from hango.web.shapes import audit_event_to_json, key_to_json, new_key_to_json, user_to_json
+from hango.web.models.requests import NewUserBody, UserChangeBody
+from hango.web.models.responses import AuditEventPage, KeyPage, NewKeyJson, UserJson, UserPage
+from hango.web.problem import ALREADY_EXISTS, FORBIDDEN, LAST_OWNER, ApiError
+from hango.web.route import Reply, page_route, route
 from hango.web.wire import (
-    Fields,
-    answer,
-    nothing,
-    page_to_json,
-    read_fields,
+    json_response,
+    no_content,
+    page_of,
+    read_body,
+    read_empty_body,
     read_id,
     read_id_cursor,
     read_limit,
-    read_nothing,
 )
 
-# https://www.rfc-editor.org/errata/eid1690: what fits into SMTP's path
-LONGEST_EMAIL = 254  # characters
-# A mistyped address, not a wrong one: who has it is only known to whoever sends mail there.
-_EMAIL = re.compile(r"[^@\s\ufffd]+@[^@\s\ufffd]+")
+_TAG = "administration"
+_USERS, _USER = "/v1/users", "/v1/users/{user_id}"
+_REFUSED = (FORBIDDEN,)
 
 
 @attrs.frozen
@@ -42,80 +39,110 @@ class UserRoutes:
 
     accounts: Accounts
 
-    def blueprint(self) -> Blueprint:
-        """Return the routes."""
-        routes = Blueprint("users", __name__)
-        routes.post("/users")(self.create)
-        routes.get("/users")(self.list)
-        routes.get("/users/<user_id>")(self.get)
-        routes.patch("/users/<user_id>")(self.update)
-        routes.get("/users/<user_id>/keys")(self.list_keys)
-        routes.post("/users/<user_id>/keys")(self.create_key)
-        routes.delete("/users/<user_id>/keys/<key_id>")(self.revoke_key)
-        return routes
+    @route(
+        "POST",
+        _USERS,
+        _TAG,
+        Reply(201, "The user.", UserJson, headers=["Location"]),
+        body=NewUserBody,
+        problems=[*_REFUSED, ALREADY_EXISTS],
+    )
+    async def create_user(self) -> Response:
+        """Create a user.
 
-    async def create(self) -> Response:
-        """Let somebody in, active and without a key."""
+        The user is active and has no key yet.  Only an owner can create an owner.
+        """
         caller = administrator()
-        fields = await read_fields()
-        email, role = _read_email(fields), _read_role(fields) or Role.MEMBER
-        fields.end()
-        _may_own(caller, role)
-        user = await self.accounts.create_user(caller.tenant_id, email, role, actor=caller.id)
-        return answer(user_to_json(user), 201, {"Location": f"/v1/users/{user.id}"})
+        body = await read_body(NewUserBody)
+        _may_own(caller, body.role)
+        user = await self.accounts.create_user(caller.tenant_id, body.email, body.role, actor=caller.id)
+        return json_response(UserJson.of(user), 201, {"Location": f"/v1/users/{user.id}"})
 
-    async def list(self) -> Response:
-        """Answer a page of the tenant's users, newest first."""
+    @page_route(_USERS, _TAG, UserPage, problems=_REFUSED)
+    async def list_users(self) -> Response:
+        """List users, newest first."""
         caller = administrator()
         limit, before = read_limit(request.args), read_id_cursor(request.args)
         rows = await self.accounts.users(caller.tenant_id, before=before, limit=limit + 1)
-        return answer(page_to_json(rows, limit, user_to_json, lambda user: user.id))
+        return json_response(page_of(UserPage, rows, limit, lambda user: user.id))
 
-    async def get(self, user_id: str) -> Response:
-        """Answer one user."""
-        return answer(user_to_json(await self._user(administrator(), user_id)))
+    @route("GET", _USER, _TAG, Reply(200, "The user.", UserJson), problems=_REFUSED)
+    async def get_user(self, user_id: str) -> Response:
+        """Get a user."""
+        return json_response(UserJson.of(await self._user(administrator(), user_id)))
 
-    async def update(self, user_id: str) -> Response:
-        """Give a user another role or status; what is not given stays."""
+    @route(
+        "PATCH",
+        _USER,
+        _TAG,
+        Reply(200, "The user.", UserJson),
+        body=UserChangeBody,
+        problems=[*_REFUSED, LAST_OWNER],
+    )
+    async def update_user(self, user_id: str) -> Response:
+        """Change a user's role or status.
+
+        Only an owner can change an owner, or make one.  The last active owner cannot be demoted or
+        disabled.
+        """
         caller = administrator()
         user = await self._user(caller, user_id)
         _may_own(caller, user.role)
-        fields = await read_fields()
-        role, status = _read_role(fields), _read_status(fields)
-        fields.end()
+        body = await read_body(UserChangeBody)
 
         def change(now: User) -> User:
-            changed = attrs.evolve(now, role=role or now.role, status=status or now.status)
+            changed = attrs.evolve(now, role=body.role or now.role, status=body.status or now.status)
             for owning in (now.role, changed.role):
                 _may_own(caller, owning)
             return changed
 
         user = await self.accounts.update_user(caller.tenant_id, user.id, change, actor=caller.id)
-        return answer(user_to_json(user))
+        return json_response(UserJson.of(user))
 
+    @page_route(f"{_USER}/keys", _TAG, KeyPage, problems=_REFUSED)
     async def list_keys(self, user_id: str) -> Response:
-        """Answer a page of a user's keys, revoked ones too, newest first."""
+        """List a user's keys, revoked ones included, newest first."""
         user = await self._user(administrator(), user_id)
         limit, before = read_limit(request.args), read_id_cursor(request.args)
         rows = await self.accounts.keys(user.tenant_id, user.id, before=before, limit=limit + 1)
-        return answer(page_to_json(rows, limit, key_to_json, lambda key: key.id))
+        return json_response(page_of(KeyPage, rows, limit, lambda key: key.id))
 
+    @route(
+        "POST",
+        f"{_USER}/keys",
+        _TAG,
+        Reply(201, "The key and its text, which is shown only this once.", NewKeyJson),
+        problems=_REFUSED,
+    )
     async def create_key(self, user_id: str) -> Response:
-        """Make a key; its text is in this answer, and never again."""
+        """Create an API key for a user.
+
+        Only an owner can create a key for an owner.
+        """
         caller = administrator()
         user = await self._user(caller, user_id)
         _may_own(caller, user.role)
-        await read_nothing()
+        await read_empty_body()
         key = await self.accounts.create_key(user.tenant_id, user.id, actor=caller.id)
-        return answer(new_key_to_json(key), 201)
+        return json_response(NewKeyJson.of(key), 201)
 
+    @route(
+        "DELETE",
+        f"{_USER}/keys/{{key_id}}",
+        _TAG,
+        Reply(204, "The key is revoked, by this request or an earlier one."),
+        problems=_REFUSED,
+    )
     async def revoke_key(self, user_id: str, key_id: str) -> Response:
-        """End a key; ending it again is fine."""
+        """Revoke a key.
+
+        Only an owner can revoke an owner's key.  Revoking a key again changes nothing.
+        """
         caller = administrator()
         user = await self._user(caller, user_id)
         _may_own(caller, user.role)
         await self.accounts.revoke_key(user.tenant_id, user.id, read_id(key_id), actor=caller.id)
-        return nothing()
+        return no_content()
 
     async def _user(self, caller: User, user_id: str) -> User:
         return await self.accounts.user_by_id(caller.tenant_id, read_id(user_id))
@@ -123,43 +150,20 @@ class UserRoutes:
 
 @attrs.frozen
 class AuditRoutes:
-    """The route of the audit trail."""
+    """The route of the audit log."""
 
     audit: Audit
 
-    def blueprint(self) -> Blueprint:
-        """Return the route."""
-        routes = Blueprint("audit", __name__)
-        routes.get("/audit-events")(self.list)
-        return routes
-
-    async def list(self) -> Response:
-        """Answer a page of what was done in the tenant, newest first."""
+    @page_route("/v1/audit-events", _TAG, AuditEventPage, problems=_REFUSED)
+    async def list_audit_events(self) -> Response:
+        """List the changes made in the tenant, newest first."""
         caller = administrator()
         limit, before = read_limit(request.args), read_id_cursor(request.args)
         rows = await self.audit.list(caller.tenant_id, before=before, limit=limit + 1)
-        return answer(page_to_json(rows, limit, audit_event_to_json, lambda event: event.id))
+        return json_response(page_of(AuditEventPage, rows, limit, lambda event: event.id))
 
 
 def _may_own(caller: User, role: Role) -> None:
-    """Refuse an admin what concerns owners."""
+    """Refuse an admin what only owners may do."""
     if role is Role.OWNER and caller.role is not Role.OWNER:
-        raise Refused(FORBIDDEN, "Only an owner may make or change owners and their keys")
-
-
-def _read_email(fields: Fields) -> str:
-    email = fields.text("email", longest=LONGEST_EMAIL)
-    if _EMAIL.fullmatch(email) is None or not email.isprintable():
-        raise InvalidInput("must be an address such as ada@example.com", field="email")
-    return email
-
-
-def _read_role(fields: Fields) -> Role | None:
-    """Read a role; None where none is given."""
-    return Role(fields.known("role", frozenset(Role))) if "role" in fields.members else None
-
-
-def _read_status(fields: Fields) -> UserStatus | None:
-    """Read a status; None where none is given."""
-    known = frozenset(UserStatus)
-    return UserStatus(fields.known("status", known)) if "status" in fields.members else None
+        raise ApiError(FORBIDDEN, "Only an owner may create or change owners and their keys")

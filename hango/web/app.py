@@ -7,6 +7,8 @@ sibling of the server fails.  `hango.app` composes it; `hango.web.server` serves
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 import trio
 from quart import Blueprint, Response
@@ -16,14 +18,17 @@ from werkzeug.exceptions import HTTPException
 from hango.db.pool import Pool
 from hango.store import Stores
 from hango.web.admin import AuditRoutes, UserRoutes
-from hango.web.agents import AgentRoutes, Registered
+from hango.web.agents import AgentRoutes
 from hango.web.auth import AuthRoutes
 from hango.web.endings import Endings
+from hango.web.models.requests import Registered
+from hango.web.models.responses import StatusJson
 from hango.web.openapi import DocumentRoutes
-from hango.web.problem import DRAINING, Refused, answer_error
+from hango.web.problem import DRAINING, UNAVAILABLE, ApiError, answer_error
+from hango.web.route import Reply, Route, blueprint_of, route, routes_of
 from hango.web.runs import RunRoutes
 from hango.web.sessions import SessionRoutes
-from hango.web.wire import answer
+from hango.web.wire import json_response
 
 
 @attrs.frozen
@@ -73,9 +78,9 @@ def create_app(stores: Stores, settings: WebSettings, draining: trio.Event) -> W
     app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False
     app.register_error_handler(Exception, answer_error)
     app.register_error_handler(HTTPException, answer_error)
-    app.register_blueprint(HealthRoutes(stores.pool, settings.ping_timeout, draining).blueprint())
-    app.register_blueprint(DocumentRoutes.of_this_version().blueprint())
     endings = Endings(stores.pool, stores.runs, draining)
+    app.register_blueprint(blueprint_of(HealthRoutes(stores.pool, settings.ping_timeout, draining)))
+    app.register_blueprint(blueprint_of(DocumentRoutes.of(ROUTES)))
     app.register_blueprint(_v1(stores, settings, endings))
     return WebApp(app, endings)
 
@@ -83,42 +88,61 @@ def create_app(stores: Stores, settings: WebSettings, draining: trio.Event) -> W
 def _v1(stores: Stores, settings: WebSettings, endings: Endings) -> Blueprint:
     auth = AuthRoutes(stores.accounts)
     registered = Registered(settings.providers, settings.tools, settings.guardrails, settings.verifiers)
-    v1 = Blueprint("v1", __name__, url_prefix="/v1")
+    v1 = Blueprint("v1", __name__)
     v1.before_request(auth.require_key)
-    for routes in (
-        auth,
-        AgentRoutes(stores.agents, registered),
-        SessionRoutes(stores.sessions),
+    for handlers in (
         RunRoutes(stores.runs, stores.sessions, endings, settings.max_live_runs, endings.draining),
+        SessionRoutes(stores.sessions),
+        AgentRoutes(stores.agents, registered),
         UserRoutes(stores.accounts),
         AuditRoutes(stores.audit),
+        auth,
     ):
-        v1.register_blueprint(routes.blueprint())
+        v1.register_blueprint(blueprint_of(handlers))
     return v1
 
 
 @attrs.frozen
 class HealthRoutes:
-    """Whether this process lives, and whether it wants requests; no key needed."""
+    """Whether this process is alive, and whether it should get requests; no key needed."""
 
     pool: Pool
     ping_timeout: float
     draining: trio.Event
 
-    def blueprint(self) -> Blueprint:
-        """Return the routes."""
-        routes = Blueprint("health", __name__)
-        routes.get("/healthz")(self.healthz)
-        routes.get("/readyz")(self.readyz)
-        return routes
-
+    @route("GET", "/healthz", "server", Reply(200, "It is.", StatusJson), key=False)
     async def healthz(self) -> Response:
-        """Answer, which is all that is asked."""
-        return answer({"status": "ok"})
+        """Check that the process is alive."""
+        return json_response(StatusJson())
 
+    @route(
+        "GET",
+        "/readyz",
+        "server",
+        Reply(200, "It is.", StatusJson),
+        problems=[DRAINING, UNAVAILABLE],
+        key=False,
+    )
     async def readyz(self) -> Response:
-        """Answer ok while new runs are taken and the database is there; else 503."""
+        """Check that the server accepts new runs and reaches its database."""
         if self.draining.is_set():
-            raise Refused(DRAINING)
+            raise ApiError(DRAINING)
         await self.pool.ping(deadline=self.ping_timeout)
-        return answer({"status": "ok"})
+        return json_response(StatusJson())
+
+
+ROUTES: Sequence[Route] = [
+    declared
+    for handlers in (
+        RunRoutes,
+        SessionRoutes,
+        AgentRoutes,
+        UserRoutes,
+        AuditRoutes,
+        AuthRoutes,
+        HealthRoutes,
+        DocumentRoutes,
+    )
+    for declared in routes_of(handlers)
+]
+"""Every route of the API, in the order of the OpenAPI document."""

@@ -1,8 +1,7 @@
-"""Who is calling: the key of a request, and ``/v1/me``.
+"""API keys: who is calling, and ``/v1/me``.
 
-Rule: nothing below ``/v1`` runs before `require_key` has answered for it, and every failure of a key
-is the same 401.  Keys are never logged, quoted or compared here: the store knows their digests only.
-Only `hango.web` uses it.
+Rule: no handler below ``/v1`` runs before `require_key` has returned, and every failure of a key is the
+same 401.  Keys are never logged, quoted or compared here: the store knows only their digests.
 """
 
 from __future__ import annotations
@@ -10,16 +9,17 @@ from __future__ import annotations
 import re
 
 import attrs
-from quart import Blueprint, Response, g, request
+from quart import Response, g, request
 
 from hango.domain import Scope, User, UserStatus
 from hango.errors import Forbidden
 from hango.store.accounts import Accounts
-from hango.web.problem import UNAUTHENTICATED, Refused
-from hango.web.shapes import user_to_json
-from hango.web.wire import answer
+from hango.web.models.responses import UserJson
+from hango.web.problem import UNAUTHENTICATED, ApiError
+from hango.web.route import Reply, route
+from hango.web.wire import json_response
 
-# what a key can look like at all: anything else is not worth a question to the database
+# what a key can look like at all: anything else is not worth a query
 _BEARER = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +(hgo_[A-Za-z0-9_-]{1,200})")
 
 
@@ -27,7 +27,7 @@ def caller() -> User:
     """Return the user whose key this request carries."""
     user = g.user
     if not isinstance(user, User):
-        raise TypeError("asked for the caller of a request that needs no key")
+        raise TypeError("this request needs no key, so it has no caller")
     return user
 
 
@@ -41,7 +41,7 @@ def administrator() -> User:
     """Return the caller.
 
     Raises:
-        Forbidden: a member is calling.
+        Forbidden: the caller is a member.
     """
     user = caller()
     if not user.role.administers:
@@ -51,27 +51,22 @@ def administrator() -> User:
 
 @attrs.frozen
 class AuthRoutes:
-    """The check of keys, and ``/me``."""
+    """The check of keys, and ``/v1/me``."""
 
     accounts: Accounts
 
-    def blueprint(self) -> Blueprint:
-        """Return the routes."""
-        routes = Blueprint("auth", __name__)
-        routes.get("/me")(self.me)
-        return routes
-
     async def require_key(self) -> None:
-        """Find the caller, before every request below ``/v1``."""
+        """Find the caller; runs before every handler below ``/v1``."""
         g.user = await self._authenticate(request.headers.getlist("Authorization"))
 
     async def _authenticate(self, values: list[str]) -> User:
         match = _BEARER.fullmatch(values[0]) if len(values) == 1 else None
         user = await self.accounts.authenticate(match[1]) if match else None
         if user is None or user.status is not UserStatus.ACTIVE:
-            raise Refused(UNAUTHENTICATED)
+            raise ApiError(UNAUTHENTICATED)
         return user
 
-    async def me(self) -> Response:
-        """Answer the caller."""
-        return answer(user_to_json(caller()))
+    @route("GET", "/v1/me", "server", Reply(200, "The user.", UserJson))
+    async def get_me(self) -> Response:
+        """Get the user whose key this is."""
+        return json_response(UserJson.of(caller()))

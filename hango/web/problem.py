@@ -1,8 +1,7 @@
 """Errors as HTTP: one table, and ``application/problem+json`` (RFC 9457).
 
-Rule: a client learns what it can act on, and nothing else.  An error without a row here is a 500
-whose text stays inside; the log tells its type and frames.
-Only `hango.web` uses it.
+Rule: a client learns what it can act on, and nothing else.  An error that is not in the table is a 500
+whose text is not sent; its type and frames are logged.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import attrs
 from quart import Response
 from werkzeug.exceptions import HTTPException
 
-from hango.codec import cut_text, dump_json
+from hango.codec import cut_text
 from hango.domain import JsonObject
 from hango.errors import (
     AlreadyExists,
@@ -30,22 +29,23 @@ from hango.errors import (
     StateConflict,
     StoreUnavailable,
 )
+from hango.web.models.responses import ProblemJson
 
 CONTENT_TYPE = "application/problem+json"
 IDEMPOTENCY_KEY = "Idempotency-Key"
-LONGEST_DETAIL = 500  # bytes; a detail may quote what the client sent
-LONGEST_FIELD = 200  # bytes; an unknown key is as long as the client likes
+MAX_DETAIL = 500  # bytes; a detail may quote what the client sent
+MAX_FIELD = 200  # bytes; an unknown key can have any length
 
 _log = logging.getLogger("hango.web")
 
 
 @attrs.frozen
-class Kind:
+class ProblemType:
     """One row of the table.
 
     Attributes:
         code: stable, for programs.
-        title: the sentence that is the same every time.
+        title: for people; the same every time.
         retry_after: seconds after which the same request may succeed; None when it will not.
     """
 
@@ -55,27 +55,31 @@ class Kind:
     retry_after: int | None = None
 
 
-MALFORMED = Kind(400, "malformed", "The request cannot be read")
-UNAUTHENTICATED = Kind(401, "unauthenticated", "A valid API key is required")
-FORBIDDEN = Kind(403, "forbidden", "Only an admin or owner may do this")
-NOT_FOUND = Kind(404, "not_found", "No such thing, or not visible to you")
-METHOD_NOT_ALLOWED = Kind(405, "method_not_allowed", "This method is not known here")
-REQUEST_TIMEOUT = Kind(408, "request_timeout", "The body did not arrive in time")
-CONFLICT = Kind(409, "conflict", "Somebody else was first; nothing was changed")
-ALREADY_EXISTS = Kind(409, "already_exists", "The name is taken")
-LAST_OWNER = Kind(409, "last_owner", "A tenant must have an active owner")
-SESSION_BUSY = Kind(409, "session_busy", "The session has a queued or running run")
-TOO_LARGE = Kind(413, "too_large", "The body is larger than this server accepts")
-UNSUPPORTED_MEDIA = Kind(415, "unsupported_media_type", "The body must be application/json")
-INVALID = Kind(422, "invalid", "The request says something that cannot be")
-KEY_REUSED = Kind(422, "idempotency_key_reused", "The key came with another body before")
+MALFORMED = ProblemType(400, "malformed", "The request cannot be parsed")
+UNAUTHENTICATED = ProblemType(401, "unauthenticated", "A valid API key is required")
+FORBIDDEN = ProblemType(403, "forbidden", "Only an admin or owner may do this")
+NOT_FOUND = ProblemType(404, "not_found", "Not found, or not visible to you")
+METHOD_NOT_ALLOWED = ProblemType(405, "method_not_allowed", "This path does not have this method")
+REQUEST_TIMEOUT = ProblemType(408, "request_timeout", "The body did not arrive in time")
+CONFLICT = ProblemType(409, "conflict", "Another request changed this first; nothing was changed")
+ALREADY_EXISTS = ProblemType(409, "already_exists", "The name is already in use")
+LAST_OWNER = ProblemType(409, "last_owner", "A tenant must have an active owner")
+SESSION_BUSY = ProblemType(409, "session_busy", "The session has a queued or running run")
+TOO_LARGE = ProblemType(413, "too_large", "The body is larger than this server accepts")
+UNSUPPORTED_MEDIA = ProblemType(415, "unsupported_media_type", "The body must be application/json")
+INVALID = ProblemType(422, "invalid", "A member of the body, a parameter or a header is invalid")
+KEY_REUSED = ProblemType(
+    422, "idempotency_key_reused", "This idempotency key was used before, with a different body"
+)
 # a run takes seconds: sooner is a wasted request
-QUEUE_FULL = Kind(429, "session_queue_full", "The session has as many live runs as it may", 5)
-INTERNAL = Kind(500, "internal", "Something went wrong inside the server")
-UNAVAILABLE = Kind(503, "unavailable", "The database cannot be reached", 2)
-DRAINING = Kind(503, "draining", "This server is shutting down; another one takes new runs", 2)
+QUEUE_FULL = ProblemType(
+    429, "session_queue_full", "The session has the maximum number of queued and running runs", 5
+)
+INTERNAL = ProblemType(500, "internal", "Internal server error; see the server's log")
+UNAVAILABLE = ProblemType(503, "unavailable", "The database is unavailable", 2)
+DRAINING = ProblemType(503, "draining", "This server is shutting down; send new runs to another one", 2)
 
-_OF_ERRORS: Mapping[type[HangoError], Kind] = {
+_OF_ERRORS: Mapping[type[HangoError], ProblemType] = {
     InvalidInput: INVALID,
     Forbidden: FORBIDDEN,
     NotFound: NOT_FOUND,
@@ -87,22 +91,18 @@ _OF_ERRORS: Mapping[type[HangoError], Kind] = {
     StoreUnavailable: UNAVAILABLE,
 }
 # what the web framework itself refuses, by status
-_OF_STATUSES: Mapping[int, Kind] = {
-    kind.status: kind
-    for kind in (MALFORMED, NOT_FOUND, METHOD_NOT_ALLOWED, REQUEST_TIMEOUT, TOO_LARGE, INTERNAL)
+_OF_STATUSES: Mapping[int, ProblemType] = {
+    it.status: it
+    for it in (MALFORMED, NOT_FOUND, METHOD_NOT_ALLOWED, REQUEST_TIMEOUT, TOO_LARGE, INTERNAL)
 }
 
 
-class Refused(HangoError):
-    """A request that the web refuses by itself, before any store is asked.
+class ApiError(HangoError):
+    """A request that the web refuses itself, before it calls a store."""
 
-    Attributes:
-        kind: the row of the table that answers it.
-    """
-
-    def __init__(self, kind: Kind, detail: str = "") -> None:
+    def __init__(self, problem_type: ProblemType, detail: str = "") -> None:
         super().__init__(detail)
-        self.kind = kind
+        self.type = problem_type
 
 
 @attrs.frozen
@@ -110,70 +110,73 @@ class Problem:
     """One error as a client sees it.
 
     Attributes:
-        detail: what is wrong this time; the title again when there is no more to say.
-        field: path of the offending field of the body, or name of the query parameter or header; may
-            be empty.
-        headers: of the answer, beside its type; may be empty.
+        detail: what is wrong with this request; the title again if there is no more to say.
+        field: path of the wrong member of the body, or name of the query parameter or header; may be
+            empty.
+        headers: to send besides the content type; may be empty.
     """
 
-    kind: Kind
+    type: ProblemType
     detail: str
     field: str = ""
     headers: Mapping[str, str] = attrs.field(factory=dict)
 
     def to_json(self) -> JsonObject:
         """Return the members of RFC 9457, with `code`, and `field` where there is one."""
-        return {
-            "type": f"urn:hango:problem:{self.kind.code}",
-            "title": self.kind.title,
-            "status": self.kind.status,
-            "code": self.kind.code,
-            "detail": self.detail,
-        } | ({"field": self.field} if self.field else {})
+        return self._body().model_dump(exclude_none=True)
 
     def to_response(self) -> Response:
-        """Return the answer, ready to send."""
+        """Return the response, ready to send."""
         headers = dict(self.headers) | {"Cache-Control": "no-store"}
-        if self.kind.retry_after is not None:
-            headers["Retry-After"] = str(self.kind.retry_after)
-        if self.kind is UNAUTHENTICATED:
+        if self.type.retry_after is not None:
+            headers["Retry-After"] = str(self.type.retry_after)
+        if self.type is UNAUTHENTICATED:
             headers["WWW-Authenticate"] = 'Bearer realm="hango"'
-        return Response(dump_json(self.to_json()), self.kind.status, headers, content_type=CONTENT_TYPE)
+        text = self._body().model_dump_json(exclude_none=True)
+        return Response(text, self.type.status, headers, content_type=CONTENT_TYPE)
+
+    def _body(self) -> ProblemJson:
+        return ProblemJson(
+            type=f"urn:hango:problem:{self.type.code}",
+            title=self.type.title,
+            status=self.type.status,
+            code=self.type.code,
+            detail=self.detail,
+            field=self.field or None,
+        )
 
 
 def problem_of(error: Exception) -> Problem:
-    """Return what a client is told of *error*."""
+    """Return the problem that a client gets for *error*."""
     match error:
         case InvalidInput():
-            field = cut_text(error.field, LONGEST_FIELD)
-            return Problem(INVALID, cut_text(f"{field} {error}".strip(), LONGEST_DETAIL), field)
-        case Refused():
-            return Problem(error.kind, str(error) or error.kind.title)
+            field = cut_text(error.field, MAX_FIELD)
+            return Problem(INVALID, cut_text(f"{field} {error}".strip(), MAX_DETAIL), field)
+        case ApiError():
+            return Problem(error.type, str(error) or error.type.title)
         case KeyReused():
             return Problem(KEY_REUSED, KEY_REUSED.title, IDEMPOTENCY_KEY)
         case AlreadyExists():
-            return Problem(ALREADY_EXISTS, cut_text(str(error), LONGEST_DETAIL))
+            return Problem(ALREADY_EXISTS, cut_text(str(error), MAX_DETAIL))
         case HTTPException():
             return _problem_of_http(error)
         case _:
-            kind = next(
-                (_OF_ERRORS[base] for base in type(error).__mro__ if base in _OF_ERRORS), INTERNAL
-            )
-            return Problem(kind, kind.title)
+            known = (_OF_ERRORS[base] for base in type(error).__mro__ if base in _OF_ERRORS)
+            found = next(known, INTERNAL)
+            return Problem(found, found.title)
 
 
 def _problem_of_http(error: HTTPException) -> Problem:
     status = error.code or HTTPStatus.INTERNAL_SERVER_ERROR
-    kind = _OF_STATUSES.get(
-        status, MALFORMED if status < HTTPStatus.INTERNAL_SERVER_ERROR else INTERNAL
-    )
+    default = MALFORMED if status < HTTPStatus.INTERNAL_SERVER_ERROR else INTERNAL
+    found = _OF_STATUSES.get(status, default)
     allow = {name: value for name, value in error.get_headers() if name == "Allow"}
-    return Problem(kind, kind.title, headers=allow)
+    return Problem(found, found.title, headers=allow)
 
 
 def answer_error(error: Exception) -> Response:
-    """Answer *error*, and log it when it is ours and not the client's."""
+    """Return the response for *error*; log it if it is the server's fault."""
     problem = problem_of(error)
-    if problem.kind is INTERNAL:
+    if problem.type is INTERNAL:
         _log.error("a request failed", exc_info=error)
     return problem.to_response()

@@ -1,37 +1,68 @@
-"""``/v1/runs`` and the runs of a session: ask, look, wait, cancel.
+"""``/v1/runs`` and the runs of a session: create, get, wait, cancel.
 
-Rule: a run that was answered with 202 is in the database, in the transaction that counted the cap and
-wrote the audit row; nothing here executes it.  Visibility comes first, as in `sessions`.
-Only `hango.web` uses it.
+Rule: a run that was answered with 202 is in the database, stored by the transaction that checked the
+session's limit and wrote the audit event; nothing here executes it.  Visibility comes first, as in
+`sessions`.
 """
 
 from __future__ import annotations
 
 import attrs
 import trio
-from quart import Blueprint, Response, request
+from quart import Response, request
 
-from hango.domain import Block, RunState, Session, TextBlock
+from hango.domain import Block, RunState, Session
 from hango.errors import InvalidInput, SessionQueueFull
 from hango.store.runs import Created, Runs
 from hango.store.sessions import Sessions
 from hango.web.auth import scope
 from hango.web.endings import Endings
-from hango.web.problem import DRAINING, Refused
-from hango.web.sessions import read_blocks
-from hango.web.shapes import run_to_json
+from hango.web.models.requests import NewRunBody
+from hango.web.models.responses import RunJson, RunPage
+from hango.web.problem import DRAINING, IDEMPOTENCY_KEY, KEY_REUSED, QUEUE_FULL, ApiError
+from hango.web.route import Parameter, Reply, page_route, route
 from hango.web.wire import (
-    Fields,
-    answer,
-    page_to_json,
-    read_fields,
+    MAX_WAIT,
+    json_response,
+    page_of,
+    read_body,
+    read_empty_body,
     read_id,
     read_id_cursor,
     read_idempotency_key,
     read_limit,
-    read_nothing,
     read_trace,
     read_wait,
+)
+
+_TAG = "runs"
+_RUN, _RUNS_OF_SESSION = "/v1/runs/{run_id}", "/v1/sessions/{session_id}/runs"
+
+_STATE = Parameter(
+    "state", "query", "Only runs in this state.", {"enum": [state.value for state in RunState]}
+)
+_KEY = Parameter(
+    IDEMPOTENCY_KEY,
+    "header",
+    "A name for this request, so that it can be sent again: a repeated request gets the run that the "
+    "first one created, as it is by then, even if the session's queue is full or the server is "
+    "shutting down.  Keys are per user and session, and stand for one body.",
+    {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"},
+)
+_TRACE = Parameter(
+    "traceparent",
+    "header",
+    "The caller's trace (W3C Trace Context); the run's own trace links to it.",
+    {"type": "string"},
+    checked=False,
+)
+_WAIT = Parameter(
+    "Prefer",
+    "header",
+    f"`wait=N` (RFC 7240): answer when the run has ended, after N seconds ({MAX_WAIT} at most) or when "
+    "the server begins to shut down, whichever comes first.",
+    {"type": "string", "examples": ["wait=30"]},
+    checked=False,
 )
 
 
@@ -40,9 +71,9 @@ class RunRoutes:
     """The routes of runs.
 
     Attributes:
-        endings: where one waits for the end of a run.
-        max_live: queued and running runs one session may have.
-        draining: set when this process takes no new work.
+        endings: waits for the ends of runs.
+        max_live: queued and running runs that one session may have.
+        draining: set when this process takes no new runs.
     """
 
     runs: Runs
@@ -51,28 +82,33 @@ class RunRoutes:
     max_live: int
     draining: trio.Event
 
-    def blueprint(self) -> Blueprint:
-        """Return the routes."""
-        routes = Blueprint("runs", __name__)
-        routes.post("/sessions/<session_id>/runs")(self.create)
-        routes.get("/sessions/<session_id>/runs")(self.list_of_session)
-        routes.get("/runs")(self.list)
-        routes.get("/runs/<run_id>")(self.get)
-        routes.post("/runs/<run_id>/cancel")(self.cancel)
-        return routes
-
-    async def create(self, session_id: str) -> Response:
-        """Queue a run, or answer the one that the same request queued before."""
+    @route(
+        "POST",
+        _RUNS_OF_SESSION,
+        _TAG,
+        Reply(
+            202,
+            "The run.  It is stored, and will be executed even if this server ends.",
+            RunJson,
+            headers=["Location"],
+            may_have=["Idempotency-Replayed"],
+        ),
+        body=NewRunBody,
+        parameters=[_KEY, _TRACE],
+        problems=[KEY_REUSED, QUEUE_FULL, DRAINING],
+    )
+    async def create_run(self, session_id: str) -> Response:
+        """Queue a run."""
         session = await self.sessions.get(scope(), read_id(session_id))
         key = read_idempotency_key(request.headers)
         if key is None and self.draining.is_set():
-            raise Refused(DRAINING)
-        wanted = read_input(await read_fields())
-        created = await self._create(session, wanted, key)
+            raise ApiError(DRAINING)
+        body = await read_body(NewRunBody)
+        created = await self._create(session, body.input, key)
         headers = {"Location": f"/v1/runs/{created.run.id}"}
         if created.replayed:
             headers["Idempotency-Replayed"] = "true"
-        return answer(run_to_json(created.run), 202, headers)
+        return json_response(RunJson.of(created.run), 202, headers)
 
     async def _create(self, session: Session, wanted: tuple[Block, ...], key: str | None) -> Created:
         trace = read_trace(request.headers)
@@ -81,7 +117,7 @@ class RunRoutes:
                 scope(), session.id, wanted, max_live=self.max_live, request_trace=trace
             )
             return Created(run, replayed=False)
-        # Draining there is room for no run, but one that is there already is found all the same.
+        # While draining no new run is taken, but one that exists is still found by its key.
         room = 0 if self.draining.is_set() else self.max_live
         try:
             return await self.runs.create_once(
@@ -90,14 +126,16 @@ class RunRoutes:
         except SessionQueueFull:
             if room:
                 raise
-            raise Refused(DRAINING) from None
+            raise ApiError(DRAINING) from None
 
-    async def list_of_session(self, session_id: str) -> Response:
-        """Answer a page of a session's runs, newest first."""
+    @page_route(_RUNS_OF_SESSION, _TAG, RunPage, parameters=[_STATE])
+    async def list_session_runs(self, session_id: str) -> Response:
+        """List the runs of a session, newest first."""
         return await self._page(await self.sessions.get(scope(), read_id(session_id)))
 
-    async def list(self) -> Response:
-        """Answer a page of the runs the caller may see, newest first."""
+    @page_route("/v1/runs", _TAG, RunPage, parameters=[_STATE])
+    async def list_runs(self) -> Response:
+        """List the runs you may see, newest first."""
         return await self._page(None)
 
     async def _page(self, session: Session | None) -> Response:
@@ -109,29 +147,39 @@ class RunRoutes:
             before=before,
             limit=limit + 1,
         )
-        return answer(page_to_json(rows, limit, run_to_json, lambda run: run.id))
+        return json_response(page_of(RunPage, rows, limit, lambda run: run.id))
 
-    async def get(self, run_id: str) -> Response:
-        """Answer one run: as it is now, or when it has ended, for as long as the client will wait."""
+    @route(
+        "GET",
+        _RUN,
+        _TAG,
+        Reply(200, "The run.", RunJson, may_have=["Preference-Applied"]),
+        parameters=[_WAIT],
+    )
+    async def get_run(self, run_id: str) -> Response:
+        """Get a run, or wait for its end."""
         wait = read_wait(request.headers)
         if wait is None:
-            return answer(run_to_json(await self.runs.get(scope(), read_id(run_id))))
+            return json_response(RunJson.of(await self.runs.get(scope(), read_id(run_id))))
         run = await self.endings.wait(scope(), read_id(run_id), wait)
-        return answer(run_to_json(run), 200, {"Preference-Applied": f"wait={wait}"})
+        return json_response(RunJson.of(run), 200, {"Preference-Applied": f"wait={wait}"})
 
-    async def cancel(self, run_id: str) -> Response:
-        """Ask for the end of a run: 202 while its owner has yet to see it, 200 when it has ended."""
+    @route(
+        "POST",
+        f"{_RUN}/cancel",
+        _TAG,
+        Reply(202, "The run.  It is being cancelled and has not ended yet.", RunJson),
+        Reply(200, "The run.  It has ended, by this request or before it.", RunJson),
+    )
+    async def cancel_run(self, run_id: str) -> Response:
+        """Cancel a run.
+
+        Cancelling again changes nothing.
+        """
         run = await self.runs.get(scope(), read_id(run_id))
-        await read_nothing()
+        await read_empty_body()
         run = await self.runs.cancel(scope(), run.id)
-        return answer(run_to_json(run), 200 if run.state.terminal else 202)
-
-
-def read_input(fields: Fields) -> tuple[Block, ...]:
-    """Read the input of a run: a text, or blocks of text."""
-    blocks = read_blocks(fields, "input", (TextBlock,))
-    fields.end()
-    return blocks
+        return json_response(RunJson.of(run), 200 if run.state.terminal else 202)
 
 
 def _read_state(text: str | None) -> RunState | None:

@@ -80,5 +80,5 @@ def test_every_setting_is_in_the_reference() -> None:
 def test_every_error_code_is_in_the_reference() -> None:
     """Programs find each code they may meet: those of runs, and those of answers."""
     text = (ROOT / "docs/reference/http.md").read_text("utf-8")
-    kinds = {kind.code for kind in vars(problem).values() if isinstance(kind, problem.Kind)}
+    kinds = {it.code for it in vars(problem).values() if isinstance(it, problem.ProblemType)}
     assert {code for code in {*kinds, *ErrorCode} if f"`{code}`" not in text} == set()

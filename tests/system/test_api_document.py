@@ -13,25 +13,26 @@ from jsonschema import Draft202012Validator
 from hango.db.pool import Pool
 from hango.store import Stores
 from hango.web import problem
-from hango.web.app import create_app
-from hango.web.openapi import OPERATIONS
-from hango.web.openapi.operations import ROOMS
-from hango.web.openapi.schemas import SCHEMAS
+from hango.web.app import ROUTES, create_app
+from hango.web.openapi import TAGS
+from hango.web.openapi.document import schemas_of
 
 from support.api import SETTINGS, Api
 from support.contract import DOCUMENT
+
+SCHEMAS = schemas_of(ROUTES)
 
 
 async def test_the_routes_are_those_of_the_document(pool: Pool) -> None:
     """Every route the application has is described, and every one described is there."""
     app = create_app(Stores.on(pool), SETTINGS, trio.Event()).asgi
-    routes = {
+    served = {
         (method, re.sub(r"<(\w+)>", r"{\1}", rule.rule))
         for rule in app.url_map.iter_rules()
         for method in rule.methods or ()
         if method != "HEAD"  # a GET without its body (RFC 9110 §9.3.2)
     }
-    assert routes == {(operation.method, operation.path) for operation in OPERATIONS}
+    assert served == {(route.method, route.path) for route in ROUTES}
 
 
 async def test_the_document_needs_no_key(api: Api) -> None:
@@ -44,18 +45,18 @@ async def test_the_document_needs_no_key(api: Api) -> None:
     assert served == DOCUMENT
     assert served["openapi"] == "3.1.0"
     assert page.headers["content-type"] == "text/html; charset=utf-8"
-    for operation in OPERATIONS:
-        assert f'id="{operation.name}"' in page.text
-        assert operation.path in page.text
+    for route in ROUTES:
+        assert f'id="{route.name}"' in page.text
+        assert route.path in page.text
 
 
 async def test_the_document_says_who_needs_a_key(api: Api) -> None:
     """Without a key, exactly what is described as needing one answers 401."""
     async with api.client() as client:
-        for operation in OPERATIONS:
-            path = operation.path.format(**dict.fromkeys(operation.ids, "0"))
-            answer = await client.request(operation.method, path)
-            assert answer.status_code == (401 if operation.key else 200), operation.name
+        for route in ROUTES:
+            path = route.path.format(**dict.fromkeys(route.ids, "0"))
+            answer = await client.request(route.method, path)
+            assert answer.status_code == (401 if route.key else 200), route.name
 
 
 class _Assets(HTMLParser):
@@ -92,15 +93,15 @@ async def test_the_page_is_all_there_is(api: Api) -> None:
     assert "@import" not in page.text
     assert {link.removeprefix("#") for link in assets.links} - {"openapi.json"} <= set(assets.ids)
     assert len(set(assets.ids)) == len(assets.ids)
-    assert {*SCHEMAS, *(operation.name for operation in OPERATIONS)} == set(assets.ids)
+    assert {*SCHEMAS, *(route.name for route in ROUTES)} == set(assets.ids)
 
 
 def test_every_error_is_declared_somewhere() -> None:
     """Each code of the table is one that the document declares, but for two that no route has."""
-    kinds = {kind for kind in vars(problem).values() if isinstance(kind, problem.Kind)}
-    declared = {kind for operation in OPERATIONS for kind in operation.problems}
-    # a wrong method has no operation; lost races are for programs inside
-    assert kinds - declared == {problem.METHOD_NOT_ALLOWED, problem.CONFLICT}
+    types = {it for it in vars(problem).values() if isinstance(it, problem.ProblemType)}
+    declared = {it for route in ROUTES for it in route.all_problems}
+    # a wrong method has no route; lost races are for programs inside
+    assert types - declared == {problem.METHOD_NOT_ALLOWED, problem.CONFLICT}
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
@@ -118,6 +119,6 @@ def test_every_reference_leads_somewhere() -> None:
 
 def test_every_operation_has_a_name_and_a_room() -> None:
     """Names are unique, and every room is described."""
-    names = [operation.name for operation in OPERATIONS]
+    names = [route.name for route in ROUTES]
     assert len(set(names)) == len(names)
-    assert {operation.room for operation in OPERATIONS} == set(ROOMS)
+    assert {route.tag for route in ROUTES} == set(TAGS)

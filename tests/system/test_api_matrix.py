@@ -1,6 +1,6 @@
 """Everybody, everything, whosever: the answers follow one rule, and what was done is on record.
 
-Generated from the description of the API, so that an operation that is added is in it.
+Generated from the description of the API, so that a route that is added is in it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pytest
 from hango.domain import JsonObject, Role, TextBlock, User, new_id
 from hango.store.accounts import Accounts
 from hango.web import problem
-from hango.web.openapi import OPERATIONS
-from hango.web.openapi.operation import Operation
+from hango.web.app import ROUTES
+from hango.web.route import Route
 
 from support.api import Api
 from support.world import SeededTenant, scope_of, sql
@@ -46,21 +46,21 @@ class Whose(StrEnum):
     NOBODYS = "unknown"
 
 
-def expected(operation: Operation, role: Role, whose: Whose) -> int:
+def expected(route: Route, role: Role, whose: Whose) -> int:
     """Return the status that is right: the whole of who may do what."""
-    if problem.FORBIDDEN in operation.refusals and role is Role.MEMBER:
+    if problem.FORBIDDEN in route.problems and role is Role.MEMBER:
         return 403
-    if names(operation) and whose in {Whose.STRANGERS, Whose.NOBODYS}:
+    if names(route) and whose in {Whose.STRANGERS, Whose.NOBODYS}:
         return 404
     hidden = whose is Whose.COLLEAGUES and role is Role.MEMBER
-    if hidden and names(operation) & {"session_id", "run_id"}:
+    if hidden and names(route) & {"session_id", "run_id"}:
         return 404
-    return min(answer.status for answer in operation.answers)
+    return min(answer.status for answer in route.replies)
 
 
-def names(operation: Operation) -> set[str]:
-    """Return the ids an operation takes, in its path or its body."""
-    return {*operation.ids, *(operation.example or {})} & {
+def names(route: Route) -> set[str]:
+    """Return the ids a route takes, in its path or its body."""
+    return {*route.ids, *(route.example or {})} & {
         *("session_id", "run_id", "agent_id", "user_id", "key_id")
     }
 
@@ -79,9 +79,9 @@ class Cast:
         """Let the caller in."""
         return cls(api, world, await person(api, world, role), whose)
 
-    async def ids(self, operation: Operation) -> Mapping[str, UUID]:
-        """Make what *operation* names, and return its ids."""
-        wanted = names(operation)
+    async def ids(self, route: Route) -> Mapping[str, UUID]:
+        """Make what *route* names, and return its ids."""
+        wanted = names(route)
         if self.whose is Whose.NOBODYS or not wanted:
             return {name: new_id() for name in wanted}
         world, maker = await self._maker()
@@ -106,11 +106,11 @@ class Cast:
         other = self.api.globex if self.world is self.api.acme else self.api.acme
         return other, await person(self.api, other, Role.MEMBER)
 
-    async def ask(self, operation: Operation, ids: Mapping[str, UUID]) -> httpx.Response:
-        """Ask for *operation*, as the caller, in the words of its example."""
-        path = operation.path.format(**ids)
+    async def ask(self, route: Route, ids: Mapping[str, UUID]) -> httpx.Response:
+        """Ask for *route*, as the caller, in the words of its example."""
+        path = route.path.format(**ids)
         async with self.api.client(self.caller) as client:
-            return await client.request(operation.method, path, json=body_of(operation, ids))
+            return await client.request(route.method, path, json=body_of(route, ids))
 
 
 async def person(api: Api, world: SeededTenant, role: Role) -> User:
@@ -121,13 +121,13 @@ async def person(api: Api, world: SeededTenant, role: Role) -> User:
     return user
 
 
-def body_of(operation: Operation, ids: Mapping[str, UUID]) -> JsonObject | None:
-    """Return the example of *operation*, with these ids, and names that are free."""
-    if operation.example is None:
+def body_of(route: Route, ids: Mapping[str, UUID]) -> JsonObject | None:
+    """Return the example of *route*, with these ids, and names that are free."""
+    if route.example is None:
         return None
     free = {"email": f"{new_id()}@example.com", "slug": f"a{new_id().hex}"}
     known = {name: str(value) for name, value in ids.items()} | free
-    return {name: known.get(name, value) for name, value in operation.example.items()}
+    return {name: known.get(name, value) for name, value in route.example.items()}
 
 
 async def trail(api: Api) -> dict[UUID, tuple[object, ...]]:
@@ -140,44 +140,44 @@ async def trail(api: Api) -> dict[UUID, tuple[object, ...]]:
 
 
 def left_by(
-    operation: Operation, caller: User, answer: httpx.Response, ids: Mapping[str, UUID]
+    route: Route, caller: User, answer: httpx.Response, ids: Mapping[str, UUID]
 ) -> list[tuple[object, ...]]:
     """Return what must be on record after *answer*."""
-    if not answer.is_success or operation.method == "GET":
+    if not answer.is_success or route.method == "GET":
         return []
     target = UUID(answer.json()["id"]) if answer.content else ids["key_id"]
-    return [(*ACTIONS[operation.name], target, caller.id)]
+    return [(*ACTIONS[route.name], target, caller.id)]
 
 
-async def cases(api: Api, operation: Operation) -> AsyncIterator[tuple[Cast, Role]]:
+async def cases(api: Api, route: Route) -> AsyncIterator[tuple[Cast, Role]]:
     """Go through all people of both tenants, and all whom a thing can belong to."""
     for world in (api.acme, api.globex):
         for role in Role:
-            for whose in Whose if names(operation) else [Whose.OWN]:
+            for whose in Whose if names(route) else [Whose.OWN]:
                 yield await Cast.of(api, world, role, whose), role
 
 
 def test_every_change_has_its_action() -> None:
-    """What the trail must hold is said for every operation that changes something."""
-    assert set(ACTIONS) == {it.name for it in OPERATIONS if it.method != "GET"}
+    """What the trail must hold is said for every route that changes something."""
+    assert set(ACTIONS) == {it.name for it in ROUTES if it.method != "GET"}
 
 
 @pytest.mark.rule(13)
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-async def test_who_may_do_what_to_whose(api: Api, operation: Operation) -> None:
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
+async def test_who_may_do_what_to_whose(api: Api, route: Route) -> None:
     """Everybody gets the status of the rule, and what was done, no more, is on record (F01).
 
     The 404 of what is hidden and of what is not there are the same bytes, as are all 403s.
     """
     refusals: dict[int, set[bytes]] = {403: set(), 404: set()}
-    async for cast, role in cases(api, operation):
-        ids = await cast.ids(operation)
+    async for cast, role in cases(api, route):
+        ids = await cast.ids(route)
         before = await trail(api)
-        answer = await cast.ask(operation, ids)
-        assert answer.status_code == expected(operation, role, cast.whose), (role, cast.whose)
+        answer = await cast.ask(route, ids)
+        assert answer.status_code == expected(route, role, cast.whose), (role, cast.whose)
         refusals.get(answer.status_code, set()).add(shown(answer))
         new = [event for key, event in (await trail(api)).items() if key not in before]
-        assert new == left_by(operation, cast.caller, answer, ids), (role, cast.whose)
+        assert new == left_by(route, cast.caller, answer, ids), (role, cast.whose)
     assert all(len(answers) <= 1 for answers in refusals.values())
 
 

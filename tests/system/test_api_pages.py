@@ -9,8 +9,8 @@ import pytest
 
 from hango.domain import Role, TextBlock, new_id
 from hango.store.agents import Agents, NewAgent
-from hango.web.openapi import OPERATIONS
-from hango.web.openapi.operation import Operation
+from hango.web.app import ROUTES
+from hango.web.route import Route
 
 from support.api import Api
 from support.world import SeededTenant, sql
@@ -53,7 +53,7 @@ async def make_key(world: SeededTenant, _: UUID) -> None:
     await world.accounts.create_key(world.tenant.id, world.users[Role.OWNER].id, actor=None)
 
 
-# by operation: what is listed, and how one more comes to be
+# by route: what is listed, and how one more comes to be
 LISTS: Mapping[str, tuple[str, Make]] = {
     "list_session_runs": ("runs", make_run),
     "list_runs": ("runs", make_run),
@@ -64,11 +64,7 @@ LISTS: Mapping[str, tuple[str, Make]] = {
     "list_keys": ("api_keys", make_key),
     "list_audit_events": ("audit_events", make_session),
 }
-PAGED = [
-    operation
-    for operation in OPERATIONS
-    if any(parameter.name == "cursor" for parameter in operation.parameters)
-]
+PAGED = [route for route in ROUTES if any(parameter.name == "cursor" for parameter in route.parameters)]
 
 # all at one moment; one microsecond apart, the newest id being the oldest; within one millisecond
 TIMES = {
@@ -80,14 +76,14 @@ TIMES = {
 
 def test_every_list_is_tried() -> None:
     """Every list of the API is one of those below."""
-    assert set(LISTS) == {operation.name for operation in PAGED}
+    assert set(LISTS) == {route.name for route in PAGED}
 
 
 @pytest.mark.parametrize("times", TIMES)
-@pytest.mark.parametrize("operation", PAGED, ids=lambda operation: operation.name)
-async def test_every_row_is_on_one_page(api: Api, operation: Operation, times: str) -> None:
+@pytest.mark.parametrize("route", PAGED, ids=lambda route: route.name)
+async def test_every_row_is_on_one_page(api: Api, route: Route, times: str) -> None:
     """Rows of one moment, or microseconds apart, are shown once each, in one order (D14)."""
-    table, make = LISTS[operation.name]
+    table, make = LISTS[route.name]
     session = await api.session(Role.OWNER)
     for _ in range(COUNT):
         await make(api.acme, session.id)
@@ -96,7 +92,7 @@ async def test_every_row_is_on_one_page(api: Api, operation: Operation, times: s
         api.pool,
         f"update {table} set created_at = {TIMES[times]} from ({ranked}) as r where r.id = {table}.id",  # noqa: S608  # ours
     )
-    path = operation.path.format(session_id=session.id, user_id=api.acme.users[Role.OWNER].id)
+    path = route.path.format(session_id=session.id, user_id=api.acme.users[Role.OWNER].id)
     whole = await walk(api, path, 200)
     assert len(whole) == len(set(whole)) >= COUNT
     assert whole == sorted(whole, reverse=table != "messages")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hango.domain import Role
-from hango.web.sessions import MOST_BLOCKS
+from hango.web.models.blocks import MAX_BLOCKS
 
 from support.api import Api, is_problem
 
@@ -140,7 +140,7 @@ async def test_messages_are_read_in_their_order(api: Api) -> None:
         ({"role": "user", "content": [THINKING]}, "content.0.type"),
         ({"role": "assistant", "content": [{"type": "text", "text": "x"}, RESULT]}, "content.1.type"),
         ({"role": "user", "content": "x", "run_id": None}, "run_id"),
-        ({"role": "user", "content": [{"type": "text", "text": "x"}] * (MOST_BLOCKS + 1)}, "content"),
+        ({"role": "user", "content": [{"type": "text", "text": "x"}] * (MAX_BLOCKS + 1)}, "content"),
     ],
 )
 async def test_a_wrong_message_is_refused_by_its_field(

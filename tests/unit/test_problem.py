@@ -10,9 +10,9 @@ from werkzeug.exceptions import NotFound as NoRoute
 
 from hango import errors
 from hango.web import problem
-from hango.web.problem import Kind, Refused, problem_of
+from hango.web.problem import ApiError, ProblemType, problem_of
 
-ROWS = [value for value in vars(problem).values() if isinstance(value, Kind)]
+ROWS = [value for value in vars(problem).values() if isinstance(value, ProblemType)]
 
 
 @pytest.mark.parametrize(
@@ -28,8 +28,8 @@ ROWS = [value for value in vars(problem).values() if isinstance(value, Kind)]
         (errors.KeyReused("run 7"), 422, "idempotency_key_reused"),
         (errors.SessionQueueFull(), 429, "session_queue_full"),
         (errors.StoreUnavailable("host=10.0.0.1 refused"), 503, "unavailable"),
-        (Refused(problem.DRAINING), 503, "draining"),
-        (Refused(problem.UNAUTHENTICATED), 401, "unauthenticated"),
+        (ApiError(problem.DRAINING), 503, "draining"),
+        (ApiError(problem.UNAUTHENTICATED), 401, "unauthenticated"),
         (NoRoute(), 404, "not_found"),
         (MethodNotAllowed(["GET"]), 405, "method_not_allowed"),
         (RequestTimeout(), 408, "request_timeout"),
@@ -62,7 +62,7 @@ def test_codes_are_unique() -> None:
 def test_what_happened_inside_stays_inside(error: Exception) -> None:
     """Errors whose text was not written for clients are answered with their title only."""
     told = problem_of(error)
-    assert told.detail == told.kind.title
+    assert told.detail == told.type.title
 
 
 def test_an_unknown_thing_and_a_hidden_one_are_told_alike() -> None:

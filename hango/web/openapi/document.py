@@ -1,4 +1,4 @@
-"""The OpenAPI document, made of `operations` and `schemas`."""
+"""The OpenAPI document, made from the routes and their models."""
 
 from __future__ import annotations
 
@@ -8,38 +8,44 @@ from operator import attrgetter
 
 from hango.domain import JsonObject
 from hango.web import problem
-from hango.web.openapi.operation import Answer, Operation, Parameter
-from hango.web.openapi.operations import OPERATIONS, ROOMS
-from hango.web.openapi.schemas import SCHEMAS
-from hango.web.openapi.words import named
-from hango.web.problem import Kind
+from hango.web.models.responses import ProblemJson
+from hango.web.models.schema import make_schemas, ref_to
+from hango.web.problem import ProblemType
+from hango.web.route import Parameter, Reply, Route
 
+TAGS: Mapping[str, str] = {
+    "runs": "Send prompts to a session's agent, and follow the runs that answer them.",
+    "sessions": "Conversations with agents, and the messages in them.",
+    "agents": "Models with instructions and tools; all users read them, admins and owners write them.",
+    "administration": "Users, their keys and the audit log; for admins and owners.",
+    "server": "The server itself.",
+}
 _HEADERS: Mapping[str, JsonObject] = {
-    "Location": {"description": "Path of what was made.", "schema": {"type": "string"}},
+    "Location": {"description": "Path of what was created.", "schema": {"type": "string"}},
     "Idempotency-Replayed": {
-        "description": "The key had come before, and so had the run.",
+        "description": "The key was used before, and the run is the one created then.",
         "schema": {"const": "true"},
     },
     "Preference-Applied": {
-        "description": "The wait that was agreed to.",
+        "description": "The wait that was granted.",
         "schema": {"type": "string", "pattern": "^wait=[0-9]+$"},
     },
     "Retry-After": {
-        "description": "Seconds until it is worth another try.",
+        "description": "Seconds to wait before trying again.",
         "schema": {"type": "integer", "minimum": 1},
     },
     "WWW-Authenticate": {
-        "description": "How to say who one is.",
+        "description": "The authentication scheme.",
         "schema": {"type": "string"},
     },
 }
 
 
-def make_document(version: str) -> JsonObject:
+def make_document(version: str, routes: Sequence[Route]) -> JsonObject:
     """Describe the API of hango *version*."""
     paths: dict[str, dict[str, JsonObject]] = {}
-    for operation in OPERATIONS:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -49,10 +55,10 @@ def make_document(version: str) -> JsonObject:
             "license": {"name": "Apache 2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
-        "tags": [{"name": name, "description": text} for name, text in ROOMS.items()],
+        "tags": [{"name": name, "description": text} for name, text in TAGS.items()],
         "paths": paths,
         "components": {
-            "schemas": SCHEMAS,
+            "schemas": schemas_of(routes),
             "securitySchemes": {
                 "key": {"type": "http", "scheme": "bearer", "description": "An API key: `hgo_…`."}
             },
@@ -60,19 +66,25 @@ def make_document(version: str) -> JsonObject:
     }
 
 
-def _operation(operation: Operation) -> JsonObject:
-    described = {"description": operation.description} if operation.description else {}
+def schemas_of(routes: Sequence[Route]) -> Mapping[str, JsonObject]:
+    """Return the schemas of all that *routes* take and answer, by name."""
+    bodies = [route.body for route in routes if route.body]
+    answers = [reply.model for route in routes for reply in route.replies if reply.model]
+    return make_schemas(bodies, [*answers, ProblemJson])
+
+
+def _operation(route: Route) -> JsonObject:
     return {
-        "operationId": operation.name,
-        "tags": [operation.room],
-        "summary": operation.summary,
-        **described,
-        "security": [{"key": []}] if operation.key else [],
-        "parameters": [*map(_id, operation.ids), *map(_parameter, operation.parameters)],
-        **(_body(operation.body, operation.example) if operation.body else {}),
+        "operationId": route.name,
+        "tags": [route.tag],
+        "summary": route.summary,
+        **({"description": route.description} if route.description else {}),
+        "security": [{"key": []}] if route.key else [],
+        "parameters": [*map(_id, route.ids), *map(_parameter, route.parameters)],
+        **_body(route),
         "responses": {
-            **{str(answer.status): _answer(answer) for answer in operation.answers},
-            **_refusals(operation.problems),
+            **{str(reply.status): _reply(reply) for reply in route.replies},
+            **_problems(route.all_problems),
         },
     }
 
@@ -91,30 +103,30 @@ def _parameter(parameter: Parameter) -> JsonObject:
     }
 
 
-def _body(schema: JsonObject, example: Mapping[str, object] | None) -> JsonObject:
-    content = {"application/json": {"schema": schema, "example": example}}
+def _body(route: Route) -> JsonObject:
+    if route.body is None:
+        return {}
+    content = {"application/json": {"schema": ref_to(route.body), "example": route.example}}
     return {"requestBody": {"required": True, "content": content}}
 
 
-def _answer(answer: Answer) -> JsonObject:
-    content = {answer.media: {"schema": answer.schema}} if answer.schema else None
-    headers = _headers(answer.headers, required=True) | _headers(answer.may_have, required=False)
-    return _response(answer.description, content, headers)
+def _reply(reply: Reply) -> JsonObject:
+    headers = _headers(reply.headers, required=True) | _headers(reply.may_have, required=False)
+    return _response(reply.description, reply.content, headers)
 
 
-def _refusals(problems: Sequence[Kind]) -> JsonObject:
-    return {
-        str(status): _refusal(list(kinds)) for status, kinds in groupby(problems, attrgetter("status"))
-    }
+def _problems(found: Sequence[ProblemType]) -> JsonObject:
+    by_status = groupby(found, attrgetter("status"))
+    return {str(status): _problem(list(types)) for status, types in by_status}
 
 
-def _refusal(kinds: Sequence[Kind]) -> JsonObject:
-    codes = {"properties": {"code": {"enum": [kind.code for kind in kinds]}}}
-    content = {problem.CONTENT_TYPE: {"schema": {"allOf": [named("Problem"), codes]}}}
-    needed = ["Retry-After"] if all(kind.retry_after is not None for kind in kinds) else []
-    if problem.UNAUTHENTICATED in kinds:
+def _problem(types: Sequence[ProblemType]) -> JsonObject:
+    codes = {"properties": {"code": {"enum": [it.code for it in types]}}}
+    content = {problem.CONTENT_TYPE: {"schema": {"allOf": [ref_to(ProblemJson), codes]}}}
+    needed = ["Retry-After"] if all(it.retry_after is not None for it in types) else []
+    if problem.UNAUTHENTICATED in types:
         needed.append("WWW-Authenticate")
-    text = "; ".join(f"`{kind.code}`: {kind.title}" for kind in kinds)
+    text = "; ".join(f"`{it.code}`: {it.title}" for it in types)
     return _response(f"{text}.", content, _headers(needed, required=True))
 
 

@@ -1,21 +1,21 @@
 """The description as one page of HTML: no script, nothing loaded, every name a link to its schema.
 
-Rule: it is drawn from what the document is made of, so that the two cannot differ.
+Rule: it is made from what the document is made from, so that the two cannot differ.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import groupby
 from operator import attrgetter
 
 from hango.domain import JsonObject
-from hango.web.openapi.operation import Operation
-from hango.web.openapi.operations import OPERATIONS, ROOMS
-from hango.web.openapi.schemas import SCHEMAS
+from hango.web.models.schema import ref_to
+from hango.web.openapi.document import TAGS, schemas_of
+from hango.web.route import Route
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8882; }
@@ -34,8 +34,8 @@ _NAME = re.compile(r"#/components/schemas/(\w+)")
 _CODE = re.compile(r"`([^`]+)`")
 
 
-def make_page(version: str) -> str:
-    """Draw the API of hango *version*."""
+def make_page(version: str, routes: Sequence[Route]) -> str:
+    """Describe the API of hango *version*."""
     title = f"hango {escape(version)}"
     return "\n".join(
         [
@@ -43,45 +43,45 @@ def make_page(version: str) -> str:
             '<meta name="viewport" content="width=device-width">',
             f"<title>{title}</title><style>{_STYLE}</style></head><body>",
             f'<h1>{title}</h1><p>For programs: <a href="openapi.json">openapi.json</a>.</p>',
-            *(line for room, text in ROOMS.items() for line in _room(room, text)),
+            *(line for tag, text in TAGS.items() for line in _section(tag, text, routes)),
             "<h2>schemas</h2>",
-            *(line for name, schema in SCHEMAS.items() for line in _named(name, schema)),
+            *(line for name, schema in schemas_of(routes).items() for line in _named(name, schema)),
             "</body></html>\n",
         ]
     )
 
 
-def _room(room: str, text: str) -> Iterator[str]:
-    yield f"<h2>{escape(room)}</h2><p>{_prose(text)}</p>"
-    for operation in OPERATIONS:
-        if operation.room == room:
-            yield from _operation(operation)
+def _section(tag: str, text: str, routes: Sequence[Route]) -> Iterator[str]:
+    yield f"<h2>{escape(tag)}</h2><p>{_prose(text)}</p>"
+    for route in routes:
+        if route.tag == tag:
+            yield from _route(route)
 
 
-def _operation(operation: Operation) -> Iterator[str]:
-    call = f"<b>{operation.method}</b> <code>{escape(operation.path)}</code>"
-    yield f'<details id="{operation.name}"><summary>{call} {_prose(operation.summary)}</summary>'
-    if operation.description:
-        yield f"<p>{_prose(operation.description)}</p>"
-    if operation.parameters:
+def _route(route: Route) -> Iterator[str]:
+    call = f"<b>{route.method}</b> <code>{escape(route.path)}</code>"
+    yield f'<details id="{route.name}"><summary>{call} {_prose(route.summary)}</summary>'
+    if route.description:
+        yield f"<p>{_prose(route.description)}</p>"
+    if route.parameters:
         yield from _table(
             (f"<code>{escape(it.name)}</code>", f"{_prose(it.description)} {_schema(it.schema)}")
-            for it in operation.parameters
+            for it in route.parameters
         )
-    if operation.body:
-        yield f"<p>Body: {_schema(operation.body)}, such as</p>"
-        yield f"<pre>{escape(json.dumps(operation.example, indent=2))}</pre>"
-    yield from _table(_answers(operation))
+    if route.body:
+        yield f"<p>Body: {_schema(ref_to(route.body))}, for example</p>"
+        yield f"<pre>{escape(json.dumps(route.example, indent=2))}</pre>"
+    yield from _table(_replies(route))
     yield "</details>"
 
 
-def _answers(operation: Operation) -> Iterator[tuple[str, str]]:
-    for answer in operation.answers:
-        headers = ", ".join(f"<code>{name}</code>" for name in (*answer.headers, *answer.may_have))
-        body = _schema(answer.schema) if answer.schema else ""
-        yield str(answer.status), f"{_prose(answer.description)} {body} {headers}"
-    for status, kinds in groupby(operation.problems, attrgetter("status")):
-        yield str(status), "<br>".join(f"<code>{it.code}</code> {escape(it.title)}" for it in kinds)
+def _replies(route: Route) -> Iterator[tuple[str, str]]:
+    for reply in route.replies:
+        headers = ", ".join(f"<code>{name}</code>" for name in (*reply.headers, *reply.may_have))
+        body = _schema(reply.content) if reply.content else ""
+        yield str(reply.status), f"{_prose(reply.description)} {body} {headers}"
+    for status, types in groupby(route.all_problems, attrgetter("status")):
+        yield str(status), "<br>".join(f"<code>{it.code}</code> {escape(it.title)}" for it in types)
 
 
 def _table(rows: Iterator[tuple[str, str]]) -> Iterator[str]:

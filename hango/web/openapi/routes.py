@@ -1,19 +1,20 @@
-"""``/openapi.json`` and ``/docs``: the description, served without a key."""
+"""``/openapi.json`` and ``/docs``: the API's description, served without a key."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from importlib import metadata
 
 import attrs
-from quart import Blueprint, Response
+from quart import Response
 
-from hango.domain import JsonObject
 from hango.web.openapi.document import make_document
 from hango.web.openapi.page import make_page
-from hango.web.wire import answer
+from hango.web.route import Reply, Route, route
 
-# The page is text and style, and nothing else; whatever else got into it would not run.
-_ONLY_ITSELF = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+# The page is text and style; a browser runs and loads nothing else.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
 @attrs.frozen
@@ -21,31 +22,40 @@ class DocumentRoutes:
     """The description of the API.
 
     Attributes:
-        document: for programs.
-        page: for people.
+        document: as JSON.
+        page: as HTML.
     """
 
-    document: JsonObject
+    document: str
     page: str
 
     @classmethod
-    def of_this_version(cls) -> DocumentRoutes:
-        """Describe what is served here."""
+    def of(cls, routes: Sequence[Route]) -> DocumentRoutes:
+        """Describe *routes*, as this version of hango serves them."""
         version = metadata.version("hango")
-        return cls(make_document(version), make_page(version))
+        text = json.dumps(make_document(version, routes), ensure_ascii=False, separators=(",", ":"))
+        return cls(text, make_page(version, routes))
 
-    def blueprint(self) -> Blueprint:
-        """Return the routes."""
-        routes = Blueprint("openapi", __name__)
-        routes.get("/openapi.json")(self.for_programs)
-        routes.get("/docs")(self.for_people)
-        return routes
+    @route(
+        "GET",
+        "/openapi.json",
+        "server",
+        Reply(200, "The document.", schema={"type": "object"}),
+        key=False,
+    )
+    async def openapi(self) -> Response:
+        """Get this description as JSON (OpenAPI 3.1)."""
+        headers = {"Cache-Control": "no-store"}
+        return Response(self.document, 200, headers, content_type="application/json")
 
-    async def for_programs(self) -> Response:
-        """Answer the OpenAPI document."""
-        return answer(self.document)
-
-    async def for_people(self) -> Response:
-        """Answer the page."""
-        headers = {"Content-Security-Policy": _ONLY_ITSELF, "X-Content-Type-Options": "nosniff"}
+    @route(
+        "GET",
+        "/docs",
+        "server",
+        Reply(200, "The page.", media="text/html", schema={"type": "string"}),
+        key=False,
+    )
+    async def docs(self) -> Response:
+        """Get this description as a page to read."""
+        headers = {"Content-Security-Policy": _POLICY, "X-Content-Type-Options": "nosniff"}
         return Response(self.page, 200, headers, content_type="text/html; charset=utf-8")

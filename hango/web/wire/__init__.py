@@ -1,26 +1,14 @@
-"""What crosses the wire: JSON bodies, ids, pages of lists, and the headers a client steers us with.
+"""What crosses the wire: JSON bodies, ids, pages of lists, and request headers.
 
-Rule: everything that came from outside is read here, once, bounded and checked, before anybody looks
-at it.  Only `hango.web` uses it.
+Rule: everything from outside is read here, once, bounded and checked, before a handler uses it.
 """
 
-from hango.web.wire.bodies import (
-    LONG,
-    SHORT,
-    Fields,
-    answer,
-    nothing,
-    parse_json,
-    read_fields,
-    read_id,
-    read_nothing,
-)
-from hango.web.wire.headers import LONGEST_WAIT, read_idempotency_key, read_trace, read_wait
+from hango.web.wire.bodies import json_response, no_content, read_body, read_empty_body, read_id
+from hango.web.wire.headers import MAX_WAIT, read_idempotency_key, read_trace, read_wait
 from hango.web.wire.pages import (
     DEFAULT_LIMIT,
     MAX_LIMIT,
-    cursor_of,
-    page_to_json,
+    page_of,
     read_id_cursor,
     read_limit,
     read_seq_cursor,
@@ -28,22 +16,17 @@ from hango.web.wire.pages import (
 
 __all__ = [
     "DEFAULT_LIMIT",
-    "LONG",
-    "LONGEST_WAIT",
     "MAX_LIMIT",
-    "SHORT",
-    "Fields",
-    "answer",
-    "cursor_of",
-    "nothing",
-    "page_to_json",
-    "parse_json",
-    "read_fields",
+    "MAX_WAIT",
+    "json_response",
+    "no_content",
+    "page_of",
+    "read_body",
+    "read_empty_body",
     "read_id",
     "read_id_cursor",
     "read_idempotency_key",
     "read_limit",
-    "read_nothing",
     "read_seq_cursor",
     "read_trace",
     "read_wait",

@@ -1,8 +1,7 @@
-"""The headers by which a client steers us: its trace, its key for a retry, and how long it waits.
+"""Request headers: trace context, idempotency key, preferred wait.
 
-Rule: what a header may say is its own standard's business; one that is only a wish (`Prefer`,
-`traceparent`) is ignored when it makes no sense, one that is a promise (`Idempotency-Key`) is refused.
-Only `hango.web` uses it.
+Rule: each follows its own standard.  A preference (`Prefer`, `traceparent`) that makes no sense is
+ignored; a key (`Idempotency-Key`) that makes none is refused.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ from werkzeug.http import parse_list_header
 from hango.errors import InvalidInput
 from hango.web.problem import IDEMPOTENCY_KEY
 
-# seconds; what proxies and browsers leave alone (60 s is a common limit on silence)
-LONGEST_WAIT = 60
+# seconds; proxies commonly cut a response that is silent for longer
+MAX_WAIT = 60
 
 _KEY = re.compile(r"[\x20-\x7e]{1,255}")
 # https://www.w3.org/TR/trace-context/#traceparent-header, version 00
 _TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 # https://www.rfc-editor.org/rfc/rfc7240#section-2: names have no case, blanks and parameters may come
 _PREFERENCE = re.compile(r"\s*([^\s=;]+)\s*(?:=\s*([^;]*?)\s*)?(?:;.*)?", re.DOTALL)
-# more digits than anybody means are not a number of seconds
+# a number of more digits is no wait
 _SECONDS = re.compile(r'("?)([0-9]{1,18})\1')
 
 
 def read_idempotency_key(headers: Headers) -> str | None:
-    """Return the key of a request that may come again; None when it has none.
+    """Return the idempotency key; None when the request has none.
 
     Raises:
         InvalidInput: it is not one text of 1 to 255 printable ASCII characters.
@@ -45,14 +44,14 @@ def read_idempotency_key(headers: Headers) -> str | None:
 
 
 def read_wait(headers: Headers) -> int | None:
-    """Return how long the client prefers to wait (seconds, at most `LONGEST_WAIT`), or None.
+    """Return how long the client prefers to wait (seconds, at most `MAX_WAIT`), or None.
 
-    Of several such preferences the first counts (RFC 7240 §2), and what is none is ignored.
+    The first of several counts (RFC 7240 §2); an invalid one is ignored.
     """
     for name, value in _preferences(headers.getlist("Prefer")):
         if name == "wait":
             seconds = _SECONDS.fullmatch(value)
-            return min(int(seconds[2]), LONGEST_WAIT) if seconds else None
+            return min(int(seconds[2]), MAX_WAIT) if seconds else None
     return None
 
 
@@ -64,6 +63,6 @@ def _preferences(values: Iterable[str]) -> Iterable[tuple[str, str]]:
 
 
 def read_trace(headers: Headers) -> str | None:
-    """Return the caller's trace context, where it sent a sound one: the run links to it."""
+    """Return the caller's trace context, if it sent a valid one; the run links to it."""
     text = headers.get("traceparent", "")
     return text if _TRACEPARENT.fullmatch(text) else None

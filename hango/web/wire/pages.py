@@ -1,8 +1,8 @@
 """Pages of lists: ``limit`` and ``cursor`` in, ``data`` and ``next_cursor`` out.
 
-Rule: a cursor says only where to go on, never what may be seen.  It is the id (16 bytes) or the seq
-(8 bytes) of the last row shown, in base64url; every query applies visibility again, so a cursor of
-somebody else's list shows nothing more than one's own.  Only `hango.web` uses it.
+Rule: a cursor is a position, never a permission.  It is the id (16 bytes) or the seq (8 bytes) of the
+last row shown, in base64url; every query applies visibility again, so a cursor from another caller's
+list shows nothing more.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 from uuid import UUID
 
-from hango.domain import JsonObject
+from pydantic import BaseModel
+
 from hango.errors import InvalidInput
 
 DEFAULT_LIMIT = 50
@@ -24,6 +25,7 @@ _ID_BYTES = 16
 _SEQ_BYTES = 8
 
 T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
 
 
 def read_limit(query: Mapping[str, str]) -> int:
@@ -79,13 +81,10 @@ def cursor_of(key: UUID | int) -> str:
     return _encode(key.bytes if isinstance(key, UUID) else key.to_bytes(_SEQ_BYTES, signed=True))
 
 
-def page_to_json(
-    rows: Sequence[T], limit: int, to_json: Callable[[T], JsonObject], key: Callable[[T], UUID | int]
-) -> JsonObject:
-    """Return one page of *rows*, of which there is one more than *limit* if there is a next page."""
+def page_of(page: type[M], rows: Sequence[T], limit: int, key: Callable[[T], UUID | int]) -> M:
+    """Return *page* with up to *limit* of *rows*; one row more than that means there is a next page."""
     shown = rows[:limit]
     more = len(rows) > limit
-    return {
-        "data": [to_json(row) for row in shown],
-        "next_cursor": cursor_of(key(shown[-1])) if more else None,
-    }
+    return page.model_validate(
+        {"data": shown, "next_cursor": cursor_of(key(shown[-1])) if more else None}
+    )
