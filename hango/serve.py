@@ -19,6 +19,7 @@ from hango.plugins import Plugins
 from hango.signals import watch_signals
 from hango.store import Stores
 from hango.web.app import WebApp, WebSettings, create_app
+from hango.web.models.requests import Registered
 from hango.web.server import serve as serve_web
 
 # Seconds that a shutdown may take beyond HANGO_DRAIN_TIMEOUT: interrupted runs have 5 to be released,
@@ -69,13 +70,16 @@ async def serve(
 
 
 def _web_settings(settings: Settings, plugins: Plugins) -> WebSettings:
-    return WebSettings(
-        max_body=settings.max_body,
-        max_live_runs=settings.max_queued_runs,
+    registered = Registered(
         providers=frozenset(plugins.providers),
         tools=frozenset(plugins.registry.names()),
         guardrails=frozenset(plugins.guardrails),
         verifiers=frozenset(plugins.verifiers),
+    )
+    return WebSettings(
+        registered,
+        max_body=settings.max_body,
+        max_live_runs=settings.max_queued_runs,
     )
 
 

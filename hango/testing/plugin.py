@@ -93,8 +93,9 @@ async def hango_world(hango_pool: Pool) -> SeededTenant:
 def hango_web_settings() -> WebSettings:
     """Say what the served API may use; override it to name tools and providers of your own."""
     from hango.web.app import WebSettings  # noqa: PLC0415 - most tests need no web server
+    from hango.web.models.requests import Registered  # noqa: PLC0415
 
-    return WebSettings(providers=frozenset({"fake", "demo"}))
+    return WebSettings(Registered(providers={"fake", "demo"}))
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import trio
 from hango.store import Stores
 from hango.testing.clock import autojumping
 from hango.web.app import WebSettings, create_app
-from hango.web.endings import Endings
+from hango.web.run_waiter import RunWaiter
 from hango.web.server import serve
 
 
@@ -25,13 +25,13 @@ class Server:
 
     Attributes:
         url: where it listens.
-        endings: where its clients wait for runs.
+        run_waiter: counts the requests that wait for runs.
         draining: set it and no new runs are taken.
         stop: set it to shut the server down; `stopped` is set when it has.
     """
 
     url: str
-    endings: Endings
+    run_waiter: RunWaiter
     draining: trio.Event
     stop: trio.Event
     stopped: trio.Event
@@ -58,7 +58,7 @@ async def running_server(
 
     async with trio.open_nursery() as nursery:
         (url,) = await nursery.start(web)
-        yield Server(url, app.endings, draining, stop, stopped)
+        yield Server(url, app.run_waiter, draining, stop, stopped)
         stop.set()
         async with autojumping():
             await stopped.wait()

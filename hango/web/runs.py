@@ -16,11 +16,11 @@ from hango.errors import InvalidInput, SessionQueueFull
 from hango.store.runs import Created, Runs
 from hango.store.sessions import Sessions
 from hango.web.auth import scope
-from hango.web.endings import Endings
 from hango.web.models.requests import NewRunBody
 from hango.web.models.responses import RunJson, RunPage
 from hango.web.problem import DRAINING, IDEMPOTENCY_KEY, KEY_REUSED, QUEUE_FULL, ApiError
 from hango.web.route import Parameter, Reply, page_route, route
+from hango.web.run_waiter import RunWaiter
 from hango.web.wire import (
     MAX_WAIT,
     json_response,
@@ -71,14 +71,14 @@ class RunRoutes:
     """The routes of runs.
 
     Attributes:
-        endings: waits for the ends of runs.
+        waiter: waits for the ends of runs.
         max_live: queued and running runs that one session may have.
         draining: set when this process takes no new runs.
     """
 
     runs: Runs
     sessions: Sessions
-    endings: Endings
+    waiter: RunWaiter
     max_live: int
     draining: trio.Event
 
@@ -161,7 +161,7 @@ class RunRoutes:
         wait = read_wait(request.headers)
         if wait is None:
             return json_response(RunJson.of(await self.runs.get(scope(), read_id(run_id))))
-        run = await self.endings.wait(scope(), read_id(run_id), wait)
+        run = await self.waiter.wait(scope(), read_id(run_id), wait)
         return json_response(RunJson.of(run), 200, {"Preference-Applied": f"wait={wait}"})
 
     @route(

@@ -66,7 +66,7 @@ async def serve(
     hypercorn.trio.run.TCPServer = SoundTCPServer  # type: ignore[attr-defined]  # its only seam
     config = _config(bind, graceful)
     async with trio.open_nursery() as ear:
-        ear.start_soon(app.endings.listen)
+        ear.start_soon(app.run_waiter.listen)
         await hypercorn_serve(
             Intake(app.asgi),
             config,

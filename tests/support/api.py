@@ -17,6 +17,7 @@ from hango.store.accounts import Accounts
 from hango.store.queue import RunQueue
 from hango.testing.serving import Server, running_server
 from hango.web.app import WebSettings
+from hango.web.models.requests import Registered
 
 from support.contract import keeps_its_promise
 from support.world import SeededTenant, make_seeded_tenant, sql
@@ -24,12 +25,14 @@ from support.world import SeededTenant, make_seeded_tenant, sql
 __all__ = ["Server"]
 
 SETTINGS = WebSettings(
+    Registered(
+        providers={"fake", "demo"},
+        tools={"get_time", "http_fetch"},
+        guardrails={"no_shell"},
+        verifiers={"all_todos_done"},
+    ),
     max_body=256 * 1024,
     max_live_runs=3,
-    providers=frozenset({"fake", "demo"}),
-    tools=frozenset({"get_time", "http_fetch"}),
-    guardrails=frozenset({"no_shell"}),
-    verifiers=frozenset({"all_todos_done"}),
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from html.parser import HTMLParser
 
 import pytest
@@ -122,3 +123,26 @@ def test_every_operation_has_a_name_and_a_room() -> None:
     names = [route.name for route in ROUTES]
     assert len(set(names)) == len(names)
     assert {route.tag for route in ROUTES} == set(TAGS)
+
+
+def texts(value: object) -> Iterator[str]:
+    """Yield every text for people in a part of the document."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key in {"summary", "description", "title"} and isinstance(item, str):
+                yield item
+            yield from texts(item)
+    if isinstance(value, list):
+        for item in value:
+            yield from texts(item)
+
+
+def test_what_users_read_is_plain() -> None:
+    """Every operation and problem is described, and no text is vague about who does what."""
+    found = list(texts(DOCUMENT))
+    vague = re.compile(
+        r"\b(somebody|anybody|nobody|whoever|everybody|it is so|comes to|told)\b", re.IGNORECASE
+    )
+    assert [text for text in found if vague.search(text)] == []
+    assert all(route.summary.endswith(".") for route in ROUTES)
+    assert len(found) > 100

@@ -13,7 +13,7 @@ import trio
 from hango.db.pool import Pool, open_pool
 from hango.domain import Role, Run
 from hango.providers import DemoProvider
-from hango.web import endings
+from hango.web import run_waiter
 
 from support.api import Api, is_problem, serving
 from support.workers import away, cut, working
@@ -67,9 +67,9 @@ class Wait:
 
 async def until(api: Api, *, waiting: int, hearing: bool | None = None) -> None:
     """Return when so many wait, and the server does or does not hear the doorbell."""
-    ear = api.server.endings
+    ear = api.server.run_waiter
     with trio.fail_after(20):
-        while ear.waiting != waiting or (hearing is not None and ear._hearing is not hearing):
+        while ear.waiting != waiting or (hearing is not None and ear._listening is not hearing):
             await trio.lowlevel.checkpoint()  # nothing tells of it
         while api.pool.in_flight:  # until each has looked
             await trio.lowlevel.checkpoint()
@@ -95,7 +95,7 @@ async def test_the_answer_comes_with_the_end(api: Api) -> None:
     assert wait.answer is not None
     assert wait.answer.status_code == 200
     assert wait.answer.headers["preference-applied"] == "wait=60"
-    assert api.server.endings.waiting == 0
+    assert api.server.run_waiter.waiting == 0
 
 
 async def test_a_run_is_asked_for_and_waited_for(api: Api) -> None:
@@ -124,7 +124,7 @@ async def test_when_the_time_is_over_the_run_is_answered_as_it_is(api: Api) -> N
     wait = Wait(await queued(api))
     await wait.ask(api, 1)
     assert await wait.state() == "queued"
-    assert api.server.endings.waiting == 0
+    assert api.server.run_waiter.waiting == 0
 
 
 @pytest.mark.parametrize("value", ["wait=no", "wait", "wait=-1", "respond-async", "", "wait=0"])
@@ -204,7 +204,7 @@ async def test_a_drain_ends_every_wait(api: Api) -> None:
 
 async def test_a_dead_line_is_opened_again(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """A doorbell whose connection was cut is heard again, without anybody having to look (D12)."""
-    monkeypatch.setattr(endings, "LOOK_EVERY", NEVER)
+    monkeypatch.setattr(run_waiter, "POLL_INTERVAL", NEVER)
     run = await queued(api)
     async with waits(api, run) as (wait,):
         for _ in range(2):
@@ -220,7 +220,7 @@ async def test_an_end_that_nobody_heard_is_found(
     api: Api, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that ended while the database was away is seen when the doorbell is heard again (D12)."""
-    monkeypatch.setattr(endings, "LOOK_EVERY", NEVER)
+    monkeypatch.setattr(run_waiter, "POLL_INTERVAL", NEVER)
     run = await queued(api)
     async with waits(api, run) as (wait,), open_pool(database) as elsewhere:
         async with away(api.pool):
@@ -233,7 +233,7 @@ async def test_without_a_doorbell_those_who_wait_look(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where no ring can be heard at all, the end is found by looking."""
-    monkeypatch.setattr(endings, "LOOK_EVERY", 0.1)
+    monkeypatch.setattr(run_waiter, "POLL_INTERVAL", 0.1)
     nowhere = "postgresql://nobody@/nothing?host=/nonexistent"
     async with open_pool(nowhere) as deaf, serving(pool, doorbell=deaf) as api:
         run = await queued(api)
@@ -249,7 +249,7 @@ async def test_when_the_doorbell_falls_silent_those_who_wait_look(
     pool: Pool, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who relies on rings begins to look when the line dies and cannot be opened again (D12)."""
-    monkeypatch.setattr(endings, "LOOK_EVERY", 0.1)
+    monkeypatch.setattr(run_waiter, "POLL_INTERVAL", 0.1)
     async with open_pool(database) as doorbell, serving(pool, doorbell=doorbell) as api:
         run = await queued(api)
         async with waits(api, run) as (wait,), away(doorbell):
@@ -262,7 +262,7 @@ async def test_a_database_that_stays_away_is_told_at_the_end(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who waits is not bothered with a database that is away, unless it still is when time is over."""
-    monkeypatch.setattr(endings, "LOOK_EVERY", 0.1)
+    monkeypatch.setattr(run_waiter, "POLL_INTERVAL", 0.1)
     run = await queued(api)
     async with waits(api, run, seconds=2) as (wait,), away(api.pool):
         with trio.fail_after(20):
@@ -283,7 +283,7 @@ async def test_a_client_that_leaves_waits_no_longer(api: Api) -> None:
 
 async def test_a_line_that_nobody_needs_is_hung_up(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """A while after the last one has waited the doorbell's connection is closed; then opened anew."""
-    monkeypatch.setattr(endings, "KEEP_OPEN", 0.05)
+    monkeypatch.setattr(run_waiter, "KEEP_OPEN", 0.05)
     for _ in range(2):
         run = await queued(api)
         async with waits(api, run) as (wait,):

@@ -15,6 +15,7 @@ from hango.domain import Role
 from hango.testing import FakeProvider, databases, text
 from hango.testing.plugin import SeededTenant, make_seeded_tenant, sql
 from hango.web.app import WebSettings
+from hango.web.models.requests import Registered
 
 
 def test_the_public_names() -> None:
@@ -89,7 +90,7 @@ async def test_a_world_for_each_tenant(hango_world: SeededTenant) -> None:
 @pytest.fixture
 def hango_web_settings() -> WebSettings:
     """Let the API know a tool of the test's own."""
-    return WebSettings(providers=frozenset({"fake"}), tools=frozenset({"hammer"}))
+    return WebSettings(Registered(providers={"fake"}, tools={"hammer"}))
 
 
 async def test_the_client_is_the_owner_and_the_server_knows_what_it_is_told(
