@@ -1,6 +1,8 @@
 """The statements of ``sql/queries``, by name.
 
 A file holds statements, each after a line ``-- name: verb_noun``, with named parameters ``$run_id``.
+What several statements of a file share is written once, after a line ``-- part: verb_noun``, and stands
+in them as ``{verb_noun}``.
 PostgreSQL numbers its parameters, so the names are numbered here, once, at import: a missing
 statement is a KeyError when hango starts, and a wrong argument a TypeError before anything is sent.
 """
@@ -20,7 +22,8 @@ import attrs
 Row: TypeAlias = "asyncpg.Record | Mapping[str, Any]"
 """One row of an answer, by column name."""
 
-_NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_NAME = re.compile(r"^-- (name|part): (\w+)$", re.MULTILINE)
+_PART = re.compile(r"\{(\w+)\}")
 _COMMENT = re.compile(r"--[^\n]*")
 _PARAMETER = re.compile(r"\$([a-z]\w*)")
 
@@ -51,10 +54,19 @@ class Query:
 
 
 def parse(text: str) -> Iterator[Query]:
-    """Read the statements of one file, in their order."""
-    _, *parts = _NAME.split(text)
-    for name, body in zip(parts[::2], parts[1::2], strict=True):
+    """Read the statements of one file, in their order.
+
+    Raises:
+        KeyError: a statement uses a part that does not stand before it.
+    """
+    parts: dict[str, str] = {}
+    _, *found = _NAME.split(text)
+    for kind, name, body in zip(found[::3], found[1::3], found[2::3], strict=True):
         sql = _COMMENT.sub("", body).strip().removesuffix(";")
+        sql = _PART.sub(lambda use: parts[use[1]], sql)
+        if kind == "part":
+            parts[name] = sql
+            continue
         parameters = tuple(dict.fromkeys(_PARAMETER.findall(sql)))
         pieces = _PARAMETER.split(sql)
         pieces[1::2] = [f"${parameters.index(parameter) + 1}" for parameter in pieces[1::2]]

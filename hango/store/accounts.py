@@ -1,4 +1,4 @@
-"""Tenants, the people in them, and their keys.
+"""Tenants, the people in them, their keys, and the audit trail of what was done.
 
 A key is shown once, when it is made; only its SHA-256 is stored.  It has 256 random bits, so a slow
 hash would protect nothing.
@@ -18,7 +18,7 @@ from hango.codec import clean_text
 from hango.db.connections import Connection
 from hango.db.pool import Pool, execute
 from hango.db.queries import QUERIES
-from hango.domain import ApiKey, Role, Tenant, User, UserStatus, new_id
+from hango.domain import ApiKey, AuditEvent, Role, Tenant, User, UserStatus, new_id
 from hango.errors import AlreadyExists, LastOwner, NotFound
 from hango.store import rows
 
@@ -35,6 +35,7 @@ REVOKE_KEY = QUERIES["revoke_key"]
 INSERT_KEY = QUERIES["insert_key"]
 AUTHENTICATE = QUERIES["authenticate"]
 TOUCH_KEY = QUERIES["touch_key"]
+LIST_AUDIT_EVENTS = QUERIES["list_audit_events"]
 
 KEY_PREFIX = "hgo_"
 _SHOWN = len(KEY_PREFIX) + 6  # characters stored, so that people can tell their keys apart
@@ -232,6 +233,25 @@ class Accounts:
         if not created:
             raise NotFound("there is no such user")
         return NewKey(created[0]["id"], user_id, key)
+
+
+@attrs.define
+class Audit:
+    """The audit trail; who may read it is the caller's to check.
+
+    The statement that does something also records it, so neither is there without the other.
+    """
+
+    _pool: Pool
+
+    async def list(
+        self, tenant_id: UUID, *, before: UUID | None = None, limit: int = 50
+    ) -> Sequence[AuditEvent]:
+        """Return up to *limit* events older than *before*, newest first."""
+        found = await self._pool.rows(
+            LIST_AUDIT_EVENTS, tenant_id=tenant_id, before=before, limit=limit
+        )
+        return [rows.audit_event(row) for row in found]
 
 
 def _owns(user: User) -> bool:

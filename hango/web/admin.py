@@ -10,8 +10,7 @@ import attrs
 from quart import Response, request
 
 from hango.domain import Role, User
-from hango.store.accounts import Accounts
-from hango.store.audit import Audit
+from hango.store.accounts import Accounts, Audit
 from hango.web.auth import administrator
 from hango.web.models.requests import NewUserBody, UserChangeBody
 from hango.web.models.responses import AuditEventPage, KeyPage, NewKeyJson, UserJson, UserPage

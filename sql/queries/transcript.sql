@@ -17,6 +17,19 @@ select to_jsonb(sessions) as session, to_jsonb(users) as creator, to_jsonb(agent
 -- name: read_transcript
 select * from messages where session_id = $session_id and seq > $after order by seq;
 
+-- part: insert_messages
+-- Stores the messages given as arrays, in their order, after the last message of the session.
+insert into messages (id, tenant_id, session_id, seq, run_id, turn, role, content, stop_reason, usage,
+                      partial, synthetic)
+select m.id, bumped.tenant_id, bumped.id, bumped.before + m.place, m.run_id, m.turn, m.role, m.content,
+       m.stop_reason, m.usage, m.partial, m.synthetic
+  from bumped,
+       unnest($message_ids::uuid[], $run_ids::uuid[], $turns::int[], $roles::text[],
+              $contents::json[], $stop_reasons::text[], $usages::json[], $partials::boolean[],
+              $synthetics::boolean[]) with ordinality
+         as m (id, run_id, turn, role, content, stop_reason, usage, partial, synthetic, place)
+returning *;
+
 -- name: append_messages
 with held as materialized (
     select id from sessions where id = $session_id for no key update
@@ -35,16 +48,7 @@ with held as materialized (
      where sessions.id = fence.session_id
     returning sessions.id, tenant_id, last_seq - cardinality($message_ids::uuid[]) as before
 )
-insert into messages (id, tenant_id, session_id, seq, run_id, turn, role, content, stop_reason, usage,
-                      partial, synthetic)
-select m.id, bumped.tenant_id, bumped.id, bumped.before + m.place, m.run_id, m.turn, m.role, m.content,
-       m.stop_reason, m.usage, m.partial, m.synthetic
-  from bumped,
-       unnest($message_ids::uuid[], $run_ids::uuid[], $turns::int[], $roles::text[],
-              $contents::json[], $stop_reasons::text[], $usages::json[], $partials::boolean[],
-              $synthetics::boolean[]) with ordinality
-         as m (id, run_id, turn, role, content, stop_reason, usage, partial, synthetic, place)
-returning *;
+{insert_messages};
 
 -- name: end_turn
 -- The boundary of a turn: its results, or why its answer did not verify, resume_turn, iterations, usage,
@@ -104,16 +108,7 @@ with held as materialized (
      where sessions.id = fence.session_id
     returning sessions.id, tenant_id, last_seq - cardinality($message_ids::uuid[]) as before
 ), stored as (
-    insert into messages (id, tenant_id, session_id, seq, run_id, turn, role, content, stop_reason,
-                          usage, partial, synthetic)
-    select m.id, bumped.tenant_id, bumped.id, bumped.before + m.place, m.run_id, m.turn, m.role,
-           m.content, m.stop_reason, m.usage, m.partial, m.synthetic
-      from bumped,
-           unnest($message_ids::uuid[], $run_ids::uuid[], $turns::int[], $roles::text[],
-                  $contents::json[], $stop_reasons::text[], $usages::json[], $partials::boolean[],
-                  $synthetics::boolean[]) with ordinality
-             as m (id, run_id, turn, role, content, stop_reason, usage, partial, synthetic, place)
-    returning *
+    {insert_messages}
 )
 select fence.state, pg_notify('hango', fence.session_id || ' ' || fence.id) as rung,
        (select max(seq) from stored) as last_seq
@@ -147,16 +142,7 @@ with held as materialized (
        and fence.state = 'cancelled'
     returning sessions.id, tenant_id, last_seq - cardinality($message_ids::uuid[]) as before
 ), stored as (
-    insert into messages (id, tenant_id, session_id, seq, run_id, turn, role, content, stop_reason,
-                          usage, partial, synthetic)
-    select m.id, bumped.tenant_id, bumped.id, bumped.before + m.place, m.run_id, m.turn, m.role,
-           m.content, m.stop_reason, m.usage, m.partial, m.synthetic
-      from bumped,
-           unnest($message_ids::uuid[], $run_ids::uuid[], $turns::int[], $roles::text[],
-                  $contents::json[], $stop_reasons::text[], $usages::json[], $partials::boolean[],
-                  $synthetics::boolean[]) with ordinality
-             as m (id, run_id, turn, role, content, stop_reason, usage, partial, synthetic, place)
-    returning *
+    {insert_messages}
 )
 select fence.state, pg_notify('hango', fence.session_id || ' ' || fence.id) as rung,
        (select max(seq) from stored) as last_seq

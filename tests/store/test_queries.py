@@ -42,6 +42,14 @@ def test_names_become_numbers_in_order_of_appearance() -> None:
     assert list(parse(text)) == [Query("find", "select $1::int, $2, $1 from t", ("b", "a"))]
 
 
+def test_a_part_stands_in_every_statement_that_uses_it() -> None:
+    """What statements share is written once; its parameters are numbered with the others'."""
+    text = "-- part: shared\n-- why\nb = $b;\n-- name: one\nselect $a where {shared};\n"
+    assert list(parse(text)) == [Query("one", "select $1 where b = $2", ("a", "b"))]
+    with pytest.raises(KeyError, match="unknown"):
+        list(parse("-- name: two\nselect {unknown};"))
+
+
 @pytest.mark.parametrize("values", [{}, {"a": 1}, {"a": 1, "b": 2, "c": 3}])
 def test_wrong_arguments_are_a_type_error(values: dict[str, object]) -> None:
     """A missing or unknown argument is told before anything is sent."""
