@@ -5,8 +5,10 @@ Each prints what it made, in the shape the API answers; a key's text is shown on
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
+from typing import TypeAlias
+from uuid import UUID
 
 import click
 
@@ -15,36 +17,31 @@ from hango.cli.common_options import as_json, show, start
 from hango.codec import time_to_json
 from hango.config import LogLevel
 from hango.domain import Gate, JsonObject, Role, User
+from hango.domain.names import check_email, check_name, check_slug
+from hango.errors import NotFound
 from hango.plugins import Plugins
 from hango.store import Stores
 from hango.store.agents import NewAgent
 from hango.web.models.requests import MAX_ATTEMPTS
 from hango.web.models.responses import AgentJson, NewKeyJson, UserJson
 
-# As the database demands it; here, so that the user is told in words.
-_SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_Callback: TypeAlias = Callable[[click.Context, click.Parameter, str | None], str | None]
 
 
-def _slug(_context: click.Context, _option: click.Parameter, value: str) -> str:
-    if not _SLUG.fullmatch(value):
-        raise click.BadParameter("must be 1 to 63 of a-z, 0-9 and -, not beginning with -")
-    return value
+def _checked(check: Callable[[str], str]) -> _Callback:
+    """Make a click callback of a check in `hango.domain.names`."""
+
+    def callback(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+        try:
+            return None if value is None else check(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+
+    return callback
 
 
-def _text(_context: click.Context, _option: click.Parameter, value: str) -> str:
-    if not value.strip():
-        raise click.BadParameter("must not be blank")
-    return value
-
-
-def _address(_context: click.Context, _option: click.Parameter, value: str) -> str:
-    if not re.fullmatch(r"[^@\s]+@[^@\s]+", value):
-        raise click.BadParameter("must be an address such as ada@example.com")
-    return value
-
-
+_slug, _name, _address = _checked(check_slug), _checked(check_name), _checked(check_email)
 _tenant = click.option("--tenant", "tenant_slug", required=True, callback=_slug, help="Its slug.")
-_email = click.option("--email", required=True, callback=_address, help="The user's address.")
 
 
 def _create(work: Callable[[Stores], Awaitable[JsonObject]], *, as_json: bool) -> None:
@@ -58,7 +55,7 @@ def tenant() -> None:
 
 @tenant.command("create")
 @click.argument("slug", callback=_slug)
-@click.option("--name", default=None, help="For people; the slug if not given.")
+@click.option("--name", callback=_name, help="For people; by default the slug.")
 @as_json
 def create_tenant(slug: str, name: str | None, *, as_json: bool) -> None:
     """Create a tenant."""
@@ -82,7 +79,7 @@ def user() -> None:
 
 @user.command("create")
 @_tenant
-@_email
+@click.option("--email", required=True, callback=_address, help="The user's address.")
 @click.option(
     "--role",
     type=click.Choice([role.value for role in Role]),
@@ -111,7 +108,7 @@ def key() -> None:
 
 @key.command("create")
 @_tenant
-@_email
+@click.option("--email", required=True, help="The user's address.")
 @as_json
 def create_key(tenant_slug: str, email: str, *, as_json: bool) -> None:
     """Make a key for a user.
@@ -120,11 +117,21 @@ def create_key(tenant_slug: str, email: str, *, as_json: bool) -> None:
     """
 
     async def work(stores: Stores) -> JsonObject:
-        holder: User = await stores.accounts.user((await stores.accounts.tenant(tenant_slug)).id, email)
+        holder = await _user(stores, (await stores.accounts.tenant(tenant_slug)).id, email)
         made = await stores.accounts.create_key(holder.tenant_id, holder.id, actor=None)
         return NewKeyJson.of(made).to_json()
 
     _create(work, as_json=as_json)
+
+
+async def _user(stores: Stores, tenant_id: UUID, email: str) -> User:
+    """Find a user by the address as it was given, or as it is stored today."""
+    try:
+        return await stores.accounts.user(tenant_id, email)
+    except NotFound:
+        with suppress(ValueError):
+            email = check_email(email)
+        return await stores.accounts.user(tenant_id, email)
 
 
 @click.group()
@@ -159,9 +166,9 @@ def _gate(verify: str | None, max_attempts: int | None) -> Gate | None:
 @agent.command("create")
 @_tenant
 @click.option("--slug", required=True, callback=_slug, help="Unique in the tenant.")
-@click.option("--provider", required=True, callback=_text, help="One that is registered.")
-@click.option("--model", required=True, callback=_text, help="As the provider calls it.")
-@click.option("--name", default=None, help="For people; the slug if not given.")
+@click.option("--provider", required=True, help="The name of a registered one.")
+@click.option("--model", required=True, callback=_name, help="The provider's name for it.")
+@click.option("--name", callback=_name, help="For people; by default the slug.")
 @click.option("--system-prompt", default="", help="Instructions for the model.")
 @click.option("--tool", "tools", multiple=True, help="A tool it may call; none given: all there are.")
 @click.option("--guardrail", "guardrails", multiple=True, help="One asked before each tool call.")

@@ -9,7 +9,8 @@ import attrs
 
 from hango.config import Settings
 from hango.domain import AgentDefinition, Role, Scope, Tenant, User
-from hango.errors import AlreadyExists, NotFound
+from hango.domain.names import check_name, slug_of
+from hango.errors import AlreadyExists, ConfigError, NotFound
 from hango.store import Stores
 from hango.store.agents import NewAgent
 
@@ -56,26 +57,31 @@ async def _owner(stores: Stores, tenant: Tenant) -> User:
 
 
 async def open_agent(stores: Stores, home: Home, settings: Settings) -> AgentDefinition:
-    """Find the agent of the chosen provider, or create it; it has the provider's name.
+    """Find the agent of the chosen provider, or create it; its slug is made of the provider's name.
 
     It follows OPENAI_MODEL: the model it had before is replaced when another one is set.
     """
     provider = settings.chosen_provider
     wanted = settings.openai_model if provider == "openai" else None
+    wanted = wanted and _checked_model(wanted)
     model = wanted or _MODELS.get(provider, provider)
+    slug = slug_of(provider)
     try:
-        found = await stores.agents.by_slug(home.tenant.id, provider)
+        found = await stores.agents.by_slug(home.tenant.id, slug)
     except NotFound:
-        new = NewAgent(provider, provider, provider, model)
+        new = NewAgent(slug, provider, provider, model)
         try:
             return await stores.agents.create(home.tenant.id, new, actor=home.owner.id)
         except AlreadyExists:
-            found = await stores.agents.by_slug(home.tenant.id, provider)
+            found = await stores.agents.by_slug(home.tenant.id, slug)
     if wanted is None or found.model == wanted:
         return found
-    changed = attrs.evolve(_as_new(found), model=wanted)
+    changed = attrs.evolve(NewAgent.of(found), model=wanted)
     return await stores.agents.update(home.tenant.id, found.id, changed, actor=home.owner.id)
 
 
-def _as_new(agent: AgentDefinition) -> NewAgent:
-    return NewAgent(**{field.name: getattr(agent, field.name) for field in attrs.fields(NewAgent)})
+def _checked_model(name: str) -> str:
+    try:
+        return check_name(name)
+    except ValueError as error:
+        raise ConfigError((f"OPENAI_MODEL: {error}",)) from None

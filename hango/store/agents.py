@@ -36,6 +36,11 @@ class NewAgent:
     completion: Gate | None = None
     limits: Limits = attrs.field(factory=Limits)
 
+    @classmethod
+    def of(cls, agent: AgentDefinition) -> NewAgent:
+        """Return what defines a stored agent, to be changed and stored again."""
+        return cls(**{field.name: getattr(agent, field.name) for field in attrs.fields(cls)})
+
 
 @attrs.define
 class Agents:

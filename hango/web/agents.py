@@ -9,7 +9,6 @@ from __future__ import annotations
 import attrs
 from quart import Response, request
 
-from hango.domain import AgentDefinition
 from hango.store.agents import Agents, NewAgent
 from hango.web.auth import administrator, scope
 from hango.web.models.requests import AgentChangeBody, NewAgentBody, Registered
@@ -80,13 +79,11 @@ class AgentRoutes:
         """
         user = administrator()
         stored = await self.agents.get(user.tenant_id, read_id(agent_id))
-        wanted = _changed(stored, await read_body(AgentChangeBody, self.registered))
+        wanted = _changed(NewAgent.of(stored), await read_body(AgentChangeBody, self.registered))
         agent = await self.agents.update(user.tenant_id, stored.id, wanted, actor=user.id)
         return json_response(AgentJson.of(agent))
 
 
-def _changed(agent: NewAgent | AgentDefinition, body: AgentChangeBody) -> NewAgent:
+def _changed(agent: NewAgent, body: AgentChangeBody) -> NewAgent:
     """Return *agent* with the members that were given; the others are not checked again."""
-    names = [field.name for field in attrs.fields(NewAgent)]
-    values = {name: getattr(body if name in body.model_fields_set else agent, name) for name in names}
-    return NewAgent(**values)
+    return attrs.evolve(agent, **{name: getattr(body, name) for name in body.model_fields_set})

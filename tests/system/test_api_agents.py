@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hango.domain import Role, new_id
+from hango.store.agents import Agents, NewAgent
 
 from support.api import Api, is_problem
 
@@ -73,6 +74,17 @@ async def test_a_change_changes_only_what_it_names(api: Api) -> None:
     assert limited.json()["limits"] == agent["limits"] | {"max_iterations": None, "max_tokens": 7}
 
 
+async def test_what_is_stored_is_not_checked_again(api: Api) -> None:
+    """An agent from before a rule, or of a provider that is not here now, can still be changed."""
+    before = NewAgent("old", "\u200b" * 300, "gone", "m" * 300, tools=("gone",))
+    stored = await Agents(api.pool).create(api.acme.tenant.id, before, actor=None)
+    async with api.as_role(Role.ADMIN) as client:
+        changed = await client.patch(f"/v1/agents/{stored.id}", json={"system_prompt": "Be brief."})
+    assert changed.status_code == 200
+    assert changed.json()["model"] == "m" * 300
+    assert changed.json()["system_prompt"] == "Be brief."
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [
@@ -84,6 +96,8 @@ async def test_a_change_changes_only_what_it_names(api: Api) -> None:
         ({"slug": "c" * 64}, "slug"),
         ({"name": " "}, "name"),
         ({"name": "n" * 201}, "name"),
+        ({"name": "Co\u202each"}, "name"),
+        ({"model": "m" * 201}, "model"),
         ({"provider": "openai"}, "provider"),
         ({"provider": ["fake"]}, "provider"),
         ({"model": ""}, "model"),

@@ -67,6 +67,9 @@ async def test_what_an_operator_creates_is_one_object_each(database: str) -> Non
     assert agent["provider"] == "demo"
 
 
+AGENT = ["agent", "create", "--tenant=nobody", "--slug=s", "--provider=demo", "--model=m"]
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -76,6 +79,10 @@ async def test_what_an_operator_creates_is_one_object_each(database: str) -> Non
         (["tenant", "create", "No Slug"], 2, "must be 1 to 63"),
         (["user", "create", "--tenant", "nobody", "--email", "a"], 2, "must be an address"),
         (["user", "create", "--tenant", "nobody", "--email", "a@b", "--role", "god"], 2, "not one of"),
+        (["user", "create", "--tenant", "nobody", "--email", "a@" + "b" * 400], 2, "at most 254"),
+        (["tenant", "create", "t", "--name", "n" * 201], 2, "at most 200"),
+        ([*AGENT, "--name", "n" * 201], 2, "at most 200"),
+        ([*AGENT, "--model", "m" * 201], 2, "at most 200"),
         (
             ["agent", "create", "--tenant", "nobody", "--slug", "s", "--provider", "x", "--model", "m"],
             2,
