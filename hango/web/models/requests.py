@@ -28,11 +28,8 @@ from hango.domain import (
     Gate,
     JsonObject,
     Limits,
-    OpaqueBlock,
-    RedactedThinkingBlock,
     Role,
     TextBlock,
-    ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
     UserStatus,
@@ -151,21 +148,20 @@ class NewSessionBody(RequestBody):
     title: Title = ""
 
 
+# Thinking and opaque blocks say that a provider made them, and go back to it as they are: from a client
+# they would be words in the model's or even the operator's mouth.
 class UserMessageBody(RequestBody):
     """A message of a user."""
 
     role: Literal["user"]
-    content: Annotated[tuple[Block, ...], ContentOf((TextBlock, ToolResultBlock, OpaqueBlock))]
+    content: Annotated[tuple[Block, ...], ContentOf((TextBlock, ToolResultBlock))]
 
 
 class AssistantMessageBody(RequestBody):
     """A message of the model."""
 
     role: Literal["assistant"]
-    content: Annotated[
-        tuple[Block, ...],
-        ContentOf((TextBlock, ThinkingBlock, RedactedThinkingBlock, ToolUseBlock, OpaqueBlock)),
-    ]
+    content: Annotated[tuple[Block, ...], ContentOf((TextBlock, ToolUseBlock))]
 
 
 class NewMessageBody(
