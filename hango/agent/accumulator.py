@@ -34,6 +34,7 @@ from hango.domain import (
     UsageUpdate,
 )
 from hango.errors import InvalidInput
+from hango.text import join_surrogates
 
 # What one block may hold, in bytes: as much as a client may send in one request (HANGO_MAX_BODY).
 MAX_BLOCK = 1024 * 1024
@@ -81,11 +82,7 @@ class _Slot:
 
     @property
     def streamed(self) -> str:
-        # A character outside the BMP may arrive as its two UTF-16 halves, in two pieces.
-        text = "".join(self.parts)
-        if text.isascii():
-            return text
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+        return join_surrogates("".join(self.parts))
 
     @property
     def empty(self) -> bool:

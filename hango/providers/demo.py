@@ -7,8 +7,11 @@ if the agent has these tools; and results are retold.  To everything else it say
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+import re
+import unicodedata
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
+from functools import cache
 
 import attrs
 import trio
@@ -30,7 +33,7 @@ from hango.domain import (
     UsageUpdate,
 )
 from hango.providers.call_ids import CallIds
-from hango.providers.places import find_urls, find_zones
+from hango.time_zones import current_zone_names, zone_names
 
 INTRODUCTION = (
     "I am the demo model of hango: rules, no intelligence, and nothing leaves this machine. "
@@ -39,6 +42,14 @@ INTRODUCTION = (
 MAX_RETOLD = 2000  # bytes of one result
 _PIECE = 12  # characters of a delta: small, so that streaming shows
 _TOKEN = 4  # characters of a token: the usual rule of thumb for English
+
+_AREAS = (
+    *("Africa/", "America/", "Antarctica/", "Arctic/", "Asia/"),
+    *("Atlantic/", "Australia/", "Europe/", "Indian/", "Pacific/"),
+)
+# States and directions that stand in the list beside the cities, and in every other English sentence
+_NO_CITIES = frozenset(("act", "lhi", "nsw", "north", "south", "west"))
+_URL = re.compile(r"https?://[^\s<>\"'`]+", re.IGNORECASE)
 
 
 @attrs.frozen
@@ -136,3 +147,51 @@ def _sent(request: ProviderRequest) -> str:
 
 def _tokens(text: str) -> int:
     return -(-len(text) // _TOKEN)
+
+
+# --- what a prompt names --------------------------------------------------------------------
+
+
+def find_zones(prompt: str) -> list[str]:
+    """Return the zones of the cities *prompt* names: each once, in order of appearance.
+
+    Case, accents, and whether a space, hyphen or underscore stands between words do not matter; where
+    one name is inside another, the longest counts.  A URL names no city.
+    """
+    text = _plain(_URL.sub(" ", prompt))
+    found = (_spelling(match[0]) for match in _pattern().finditer(text))
+    return list(dict.fromkeys(_zones()[name] for name in found))
+
+
+def find_urls(prompt: str) -> list[str]:
+    """Return the URLs in *prompt*: each once, in order, without the punctuation of their sentence."""
+    return list(dict.fromkeys(match[0].rstrip(".,;:!?)]}") for match in _URL.finditer(prompt)))
+
+
+@cache
+def _zones() -> Mapping[str, str]:
+    """Return the zone of each city, by the city's spelling.
+
+    A city with several zones (old names stay in the list) gets the one ``zone.tab`` has, else the last.
+    """
+    current = current_zone_names()
+    listed = sorted((n for n in zone_names() if n.startswith(_AREAS)), key=current.__contains__)
+    cities = {_spelling(name.rsplit("/", 1)[1]): name for name in listed}
+    return {city: zone for city, zone in cities.items() if city not in _NO_CITIES}
+
+
+@cache
+def _pattern() -> re.Pattern[str]:
+    longest_first = sorted(_zones(), key=lambda city: (-len(city), city))
+    cities = "|".join(re.escape(city).replace(r"\ ", "[ _-]") for city in longest_first)
+    return re.compile(rf"(?<!\w)(?:{cities})(?!\w)")
+
+
+def _plain(text: str) -> str:
+    """Take case, accents and the underscores of zone names away: "São_Paulo" is "sao paulo"."""
+    letters = unicodedata.normalize("NFKD", text.replace("_", " ").casefold())
+    return "".join(letter for letter in letters if not unicodedata.combining(letter))
+
+
+def _spelling(name: str) -> str:
+    return _plain(name).replace("-", " ")

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
 import attrs
@@ -18,6 +20,7 @@ from hango.codec import cut_text
 from hango.errors import ContextExceeded, ProviderError
 
 MAX_MESSAGE = 600  # bytes of the provider's own sentence; it ends up on the run, for people
+MAX_RETRY_AFTER = 120.0  # seconds; the bound of OpenAI's own client, which gives up beyond it
 
 _RETRYABLE = frozenset(  # beside every 5xx, 529 ("overloaded") among them
     {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS}
@@ -37,6 +40,7 @@ _TOO_LONG = re.compile(
 )
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 _BEARER = re.compile(r"(bearer\s+)\S+", re.IGNORECASE)
+_NUMBER = re.compile(r"\d+(\.\d*)?", re.ASCII)
 
 
 @attrs.frozen
@@ -175,3 +179,43 @@ def _plain(text: str) -> str:
 def _strike(text: str, secret: str) -> str:
     text = text.replace(secret, "[key]") if secret else text
     return _BEARER.sub(r"\1[key]", text)
+
+
+# --- how long the provider asked to wait ----------------------------------------------------
+
+
+def read_retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
+    """Return the seconds to wait: above 0, at most `MAX_RETRY_AFTER`; None when no wait was named.
+
+    A header that cannot be read, a date in the past and "now" name no wait: the caller then backs off
+    in its own way, so no header makes hango hammer a server.
+
+    Args:
+        headers: of the answer, by lower-case name; ``retry-after-ms`` wins over ``retry-after``.
+        now: wall clock, with its zone; what an HTTP date (RFC 9110 §10.2.3) counts from.
+    """
+    milliseconds = _number(headers.get("retry-after-ms", ""))
+    if milliseconds is not None:
+        return _bounded(milliseconds / 1000)
+    text = headers.get("retry-after", "")
+    seconds = _number(text)
+    return _bounded(_until(text, now) if seconds is None else seconds)
+
+
+def _number(text: str) -> float | None:
+    """Read a plain decimal number; no sign, exponent, "nan" or "inf"."""
+    return float(text) if _NUMBER.fullmatch(text := text.strip()) else None
+
+
+def _until(text: str, now: datetime) -> float | None:
+    try:
+        date = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    # "-0000" reads as a time of no zone; HTTP knows only GMT
+    date = date.replace(tzinfo=UTC) if date.tzinfo is None else date
+    return (date - now).total_seconds()
+
+
+def _bounded(seconds: float | None) -> float | None:
+    return min(seconds, MAX_RETRY_AFTER) if seconds is not None and seconds > 0 else None

@@ -10,11 +10,9 @@ reached is the operator's choice.
 from __future__ import annotations
 
 import math
-import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from functools import cache
 from typing import cast
 
 import attrs
@@ -23,8 +21,8 @@ import trio
 
 from hango.codec import cut_text
 from hango.errors import ProviderError, ProviderStreamBroken
+from hango.http_client import certificates, close_chunks
 from hango.providers import failures
-from hango.providers.retry_after import read_retry_after
 
 CONNECT_TIMEOUT = 10.0  # seconds; a host that takes longer is taken for away
 MAX_ANSWER = 64 * 1024 * 1024  # bytes of one answer on the wire, framing included
@@ -97,19 +95,13 @@ async def open_stream(call: Call) -> AsyncIterator[Body]:
                 raise await _refusal(response, body, call)
             yield body
         finally:
-            await _close(chunks)
+            await close_chunks(chunks)
 
 
 def _client(silence: float) -> httpx.AsyncClient:
     """Make a client for one request: the only place in providers that does."""
     timeout = httpx.Timeout(silence, connect=min(CONNECT_TIMEOUT, silence))
-    return httpx.AsyncClient(verify=_certificates(), timeout=timeout)
-
-
-@cache
-def _certificates() -> ssl.SSLContext:
-    """Read the certificates once: some ten milliseconds, and a client for every stream."""
-    return httpx.create_ssl_context()
+    return httpx.AsyncClient(verify=certificates(trust_env=True), timeout=timeout)
 
 
 async def _send(client: httpx.AsyncClient, call: Call) -> httpx.Response:
@@ -141,21 +133,8 @@ async def _refusal(response: httpx.Response, body: Body, call: Call) -> Provider
         provider=call.provider,
         secret=call.secret,
         should_retry=response.headers.get("x-should-retry", ""),
-        retry_after=read_retry_after(response.headers, datetime.now(UTC)),
+        retry_after=failures.read_retry_after(response.headers, datetime.now(UTC)),
     )
-
-
-async def _close(chunks: AsyncGenerator[bytes, None]) -> None:
-    """End the iteration of *chunks*, wherever it is.
-
-    httpx stacks generators and closes only the outermost; those below would be left to the garbage
-    collector.  A read that is cancelled, instead, raises through all of them, and each cleans up.  A
-    chunk already received comes without waiting, hence the loop.
-    """
-    with trio.CancelScope() as scope, suppress(httpx.HTTPError):
-        scope.cancel()
-        async for _ in chunks:
-            pass
 
 
 def _unreachable(error: httpx.HTTPError, call: Call) -> ProviderError:

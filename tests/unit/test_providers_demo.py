@@ -23,8 +23,7 @@ from hango.domain import (
     ToolUseBlock,
 )
 from hango.providers import DemoProvider
-from hango.providers.demo import INTRODUCTION
-from hango.providers.places import _zones, find_urls, find_zones
+from hango.providers.demo import INTRODUCTION, _zones, find_urls, find_zones
 
 TOOLS = tuple(ToolDefinition(name, "", {"type": "object"}) for name in ("get_time", "http_fetch"))
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hango.providers.retry_after import CAP, read_retry_after
+from hango.providers.failures import MAX_RETRY_AFTER, read_retry_after
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 
@@ -21,13 +21,13 @@ NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
         (" 7 ", 7.0),
         ("7.", 7.0),
         ("119.9", 119.9),
-        ("1771404540", CAP),
-        ("9999999999", CAP),
-        ("9" * 400, CAP),
+        ("1771404540", MAX_RETRY_AFTER),
+        ("9999999999", MAX_RETRY_AFTER),
+        ("9" * 400, MAX_RETRY_AFTER),
         ("Mon, 30 Nov 2026 12:00:30 GMT", 30.0),
         ("Mon, 30 Nov 2026 12:00:30 -0000", 30.0),
         ("Mon, 30 Nov 2026 13:00:30 +0100", 30.0),
-        ("Tue, 30 Nov 2038 12:00:00 GMT", CAP),
+        ("Tue, 30 Nov 2038 12:00:00 GMT", MAX_RETRY_AFTER),
         ("Wed, 21 Oct 2015 07:28:00 GMT", None),
         ("0", None),
         ("0.0", None),
@@ -65,4 +65,4 @@ def test_no_header_is_no_wish() -> None:
 def test_any_text_is_bounded_or_ignored(header: str) -> None:
     """A15: whatever stands in the header."""
     seconds = read_retry_after({"retry-after": header}, NOW)
-    assert seconds is None or 0 < seconds <= CAP
+    assert seconds is None or 0 < seconds <= MAX_RETRY_AFTER

@@ -25,6 +25,7 @@ from hango.domain import (
     TextDelta,
     ThinkingBlock,
     ThinkingDelta,
+    Usage,
     UsageUpdate,
 )
 from hango.errors import InvalidInput, UnsupportedStop
@@ -32,9 +33,9 @@ from hango.providers import failures
 from hango.providers.call_ids import CallIds
 from hango.providers.openai.calls import Calls
 from hango.providers.openai.reasoning import Thoughts
-from hango.providers.openai.text import Joiner
-from hango.providers.openai.usage import read_usage
+from hango.text import TextJoiner
 
+MAX_COUNT = 2**53  # a number beyond it is no count of tokens, and no database column holds it
 # Places of the blocks.  A chat completion has one text and one reasoning, so their order is given.
 THINKING, TEXT, FIRST_CALL = 0, 1, 2
 
@@ -68,7 +69,7 @@ class ChatAnswer:
     _ids: CallIds
     _calls: Calls = attrs.field(init=False)
     _thoughts: Thoughts = attrs.field(factory=Thoughts)
-    _joiners: dict[int, Joiner] = attrs.field(factory=dict)
+    _joiners: dict[int, TextJoiner] = attrs.field(factory=dict)
     _label: str = ""
     _refused: bool = False
 
@@ -91,7 +92,7 @@ class ChatAnswer:
         for choice in _objects(chunk.get("choices")):
             if not choice.get("index"):
                 yield from self._choice(choice)
-        if usage := read_usage(chunk):
+        if usage := _read_usage(chunk):
             yield UsageUpdate(usage)
 
     def finish(self) -> Iterator[ProviderEvent]:
@@ -138,7 +139,7 @@ class ChatAnswer:
         if not piece:
             return
         if block not in self._joiners:
-            self._joiners[block] = Joiner()
+            self._joiners[block] = TextJoiner()
             empty: Block = ThinkingBlock("") if block == THINKING else TextBlock("")
             yield BlockStart(block, empty)
         if text := self._joiners[block].push(piece):
@@ -203,3 +204,38 @@ def _storable(value: JsonObject) -> JsonObject:
     except InvalidInput:
         return {}
     return value
+
+
+# --- token counts ---------------------------------------------------------------------------
+
+
+def _read_usage(chunk: JsonObject) -> Usage | None:
+    """Return the token counts of *chunk*, None if it has none; a count that is no count is 0.
+
+    ``prompt_tokens`` includes cached ones, as hango counts.  Groq hides it in ``x_groq``, DeepSeek has
+    its own word for cached tokens.
+    """
+    usage = _object(chunk, "usage") or _object(_object(chunk, "x_groq"), "usage")
+    if not usage:
+        return None
+    sent, made = _object(usage, "prompt_tokens_details"), _object(usage, "completion_tokens_details")
+    return Usage(
+        input_tokens=_count(usage, "prompt_tokens"),
+        output_tokens=_count(usage, "completion_tokens"),
+        cache_read_input_tokens=_count(sent, "cached_tokens")
+        or _count(usage, "prompt_cache_hit_tokens"),
+        cache_write_input_tokens=_count(sent, "cache_write_tokens"),
+        reasoning_output_tokens=_count(made, "reasoning_tokens"),
+    )
+
+
+def _object(parent: JsonObject, key: str) -> JsonObject:
+    value = parent.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _count(parent: JsonObject, key: str) -> int:
+    value = parent.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0
+    return int(value) if 0 <= value <= MAX_COUNT else 0

@@ -14,7 +14,7 @@ import attrs
 
 from hango.domain import BlockStart, InputDelta, JsonObject, ProviderEvent, ToolUseBlock
 from hango.providers.call_ids import CallIds
-from hango.providers.openai.text import Joiner
+from hango.text import TextJoiner
 
 MAX_INDEX = 10_000  # an index beyond it is not believed
 # What must come back with its call, or the next request is refused: signatures of thought, from Gemini
@@ -65,7 +65,7 @@ class Slot:
     text: str = ""
     pending: str = ""
     extra: dict[str, object] = attrs.field(factory=dict)
-    joiner: Joiner = attrs.field(factory=Joiner)
+    joiner: TextJoiner = attrs.field(factory=TextJoiner)
 
     @property
     def complete(self) -> bool:

@@ -10,13 +10,12 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import cache
-from importlib.resources import files
 from typing import Annotated
-from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
 from hango.domain import Effects, Result
+from hango.time_zones import load_zone, zone_names
 from hango.tools.tool import Tool, tool
 
 MAX_SUGGESTIONS = 3
@@ -54,25 +53,14 @@ def make_get_time(clock: Callable[[], datetime] | None = None) -> Tool:
 
 def _written(instant: datetime, name: str) -> str:
     """Write down *instant* in a zone; the offset is always there, for hours that come twice."""
-    local = instant.astimezone(_zone(name))
+    local = instant.astimezone(load_zone(name))
     return f"{local.isoformat(timespec='seconds')} ({name}, {_DAYS[local.weekday()]})"
-
-
-# --- zones ----------------------------------------------------------------------------------
-# Always from the tzdata package: what a system has installed differs, and so would the answers.
 
 
 @cache
 def zones() -> Mapping[str, str]:
     """Return the IANA names by their case-folded form."""
-    names = files("tzdata").joinpath("zones").read_text("utf-8").split()
-    return {name.casefold(): name for name in names}
-
-
-@cache
-def _zone(name: str) -> ZoneInfo:
-    with files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as file:
-        return ZoneInfo.from_file(file, key=name)
+    return {name.casefold(): name for name in zone_names()}
 
 
 # --- refusals -------------------------------------------------------------------------------

@@ -6,19 +6,17 @@ Rule: no other name, address, header, cookie, proxy or credential gets into a re
 
 from __future__ import annotations
 
-import contextlib
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import cache
 from importlib.metadata import version
 
 import attrs
 import httpx
-import trio
 
 from hango.codec import cut_text
 from hango.errors import InvalidInput
+from hango.http_client import certificates, close_chunks
 from hango.tools.fetch.addresses import (
     IPAddress,
     Resolve,
@@ -50,12 +48,6 @@ class Answer:
     chunks: AsyncIterator[bytes]
 
 
-@cache
-def _certificates() -> ssl.SSLContext:
-    """Read the certificates once, and none the environment names."""
-    return httpx.create_ssl_context(trust_env=False)
-
-
 @attrs.frozen
 class Exchange:
     """How requests are made.  Its parts are chosen by code only, never by a setting.
@@ -85,15 +77,15 @@ class Exchange:
             try:
                 yield _answer(response, chunks)
             finally:
-                await _close(chunks)
+                await close_chunks(chunks)
 
     def _client(self) -> httpx.AsyncHTTPTransport:
         """Make a client for one request: the only place in the tools that does.
 
         A transport, because what a full client adds (redirects, cookies, netrc, proxies) must not be.
         """
-        certificates = self.certificates or _certificates()
-        return httpx.AsyncHTTPTransport(verify=certificates, trust_env=False, retries=0)
+        trusted = self.certificates or certificates(trust_env=False)
+        return httpx.AsyncHTTPTransport(verify=trusted, trust_env=False, retries=0)
 
     async def _addresses(self, target: Target) -> tuple[IPAddress, ...]:
         """Return the addresses of *target*, all of them permitted."""
@@ -151,16 +143,3 @@ def _answer(response: httpx.Response, chunks: AsyncIterator[bytes]) -> Answer:
         length=headers.get("content-length"),
         chunks=chunks,
     )
-
-
-async def _close(chunks: AsyncIterator[bytes]) -> None:
-    """End the iteration of *chunks*, wherever it is.
-
-    httpx stacks generators and closing one leaves those below to the garbage collector.  A read that is
-    cancelled raises through all of them, and each cleans up; what was received already comes without
-    waiting, hence the loop.
-    """
-    with trio.CancelScope() as scope, contextlib.suppress(httpx.HTTPError):
-        scope.cancel()
-        async for _ in chunks:
-            pass
