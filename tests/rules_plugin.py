@@ -16,9 +16,9 @@ RULES = (
     "Every write of an executor is fenced by owner and epoch, with the row's lock",
     "Lease time is the database's; the local deadline is earlier, and loss is noticed at once",
     "The sweep takes lapsed runs back, all of them, and ends those that only crash",
-    "The doorbell is a hint: what it misses, a look finds",
+    "Notifications are hints: what one misses, a poll finds",
     "A turn's results and its boundary are one statement; so are last message and end",
-    "A resumed run never repeats a finished turn and never buys an answer twice",
+    "A resumed run never repeats a finished turn and never requests an answer twice",
     "A tool is run again only as its effects allow",
     "Iterations, usage and the cap belong to the run, the deadline to one execution",
     "A cancel ends a run wherever it is, once, and keeps what had arrived",
@@ -37,6 +37,12 @@ RULES = (
     "A gate judges finished work, bounded; nothing stops silently",
     "The todo gate judges the last successful list, and clearing it is no completion",
     "No connection held across a provider call, no stray task, no gap, no orphan",
+    "What is foreign has a border: its errors cost one connection or one run, and nothing else",
+    "An executor's database work never waits behind a reader",
+    "Everything has a bound, and no foreign text holds the event loop",
+    "What the database must be is pinned when connecting, or checked at start",
+    "A cursor of live events is a position in the content",
+    "What has ended can be deleted, pruned by age, and exported before",
 )
 
 

@@ -70,10 +70,7 @@ from hango.domain.tools import (
     ToolContext,
     ToolDefinition,
 )
-from hango.domain.values import (
-    JsonObject,
-    new_id,
-)
+from hango.domain.values import JsonObject, new_id, time_of_id
 
 __all__ = [
     "TRANSITIONS",
@@ -135,4 +132,5 @@ __all__ = [
     "User",
     "UserStatus",
     "new_id",
+    "time_of_id",
 ]

@@ -16,7 +16,7 @@ from hango.codec import blocks_to_json, dump_json
 from hango.db.connections import Connection
 from hango.db.pool import Pool, execute
 from hango.db.queries import QUERIES, Row
-from hango.domain import Block, Run, RunState, Scope, new_id
+from hango.domain import Block, Run, RunState, Scope, new_id, time_of_id
 from hango.errors import KeyReused, NotFound, SessionQueueFull
 from hango.store import rows
 from hango.store.visibility import visibility
@@ -25,7 +25,10 @@ LOCK_SESSION = QUERIES["lock_session"]
 FIND_KEYED_RUN = QUERIES["find_keyed_run"]
 INSERT_RUN = QUERIES["insert_run"]
 GET_RUN = QUERIES["get_run"]
-LIST_RUNS = QUERIES["list_runs"]
+LIST_SESSION_RUNS = QUERIES["list_session_runs"]
+LIST_TENANT_RUNS = QUERIES["list_tenant_runs"]
+LIST_TENANT_RUNS_IN_STATE = QUERIES["list_tenant_runs_in_state"]
+LIST_OWN_RUNS = QUERIES["list_own_runs"]
 CANCEL_RUN = QUERIES["cancel_run"]
 
 
@@ -166,15 +169,23 @@ class Runs:
         before: UUID | None = None,
         limit: int = 50,
     ) -> Sequence[Run]:
-        """Return up to *limit* runs older than *before*, newest first."""
-        found = await self._pool.rows(
-            LIST_RUNS,
-            session_id=session_id,
-            state=state,
-            before=before,
-            limit=limit,
-            **visibility(scope),
-        )
+        """Return up to *limit* runs older than *before*, newest first by the database's clock.
+
+        Those of one session come in the order of its line.  Each kind of list is a statement of its
+        own, so that each has an index and none reads another tenant's runs.
+        """
+        values: dict[str, object] = {"before": before, "limit": limit, **visibility(scope)}
+        if session_id is not None:
+            query, values = LIST_SESSION_RUNS, values | {"session_id": session_id, "state": state}
+        else:
+            values["before_at"] = None if before is None else time_of_id(before)
+            if not scope.role.administers:
+                query, values = LIST_OWN_RUNS, values | {"state": state}
+            elif state is None:
+                query = LIST_TENANT_RUNS
+            else:
+                query, values = LIST_TENANT_RUNS_IN_STATE, values | {"state": state}
+        found = await self._pool.rows(query, **values)
         return [rows.run(row) for row in found]
 
     async def cancel(self, scope: Scope, run_id: UUID) -> Run:

@@ -17,10 +17,10 @@ with numbered as (
              where session_id = $session_id and state in ('queued', 'running')) < $max_live
     returning *
 ), created as (
-    insert into runs (id, tenant_id, session_id, agent_id, created_by, session_seq, input, trace_id,
-                      request_trace, idempotency_key, request_sha256)
-    select $run_id, tenant_id, id, agent_id, $user_id, next_run_seq - 1, $input, $trace_id,
-           $request_trace, $idempotency_key, $request_sha256
+    insert into runs (id, tenant_id, session_id, session_created_by, agent_id, created_by, session_seq,
+                      input, trace_id, request_trace, idempotency_key, request_sha256)
+    select $run_id, tenant_id, id, created_by, agent_id, $user_id, next_run_seq - 1, $input,
+           $trace_id, $request_trace, $idempotency_key, $request_sha256
       from numbered
     returning *
 ), audited as (
@@ -31,22 +31,49 @@ with numbered as (
 )
 select created.*, pg_notify('hango', session_id || ' ' || id) as rung from created;
 
--- name: get_run
-select runs.*
-  from runs
-  join sessions on sessions.id = runs.session_id
- where runs.id = $run_id
-   and visible(sessions.tenant_id, sessions.created_by, $tenant_id, $user_id, $sees_all);
+-- part: visible_run
+visible(runs.tenant_id, runs.session_created_by, $tenant_id, $user_id, $sees_all);
 
--- name: list_runs
-select runs.*
+-- name: get_run
+select * from runs where id = $run_id and {visible_run};
+
+-- part: older_runs
+-- The rest of a list after the run $before, newest first; the whole list if that is null.  $before_at is
+-- when $before was made, by its id: the place to go on from if that run is gone.  No "or", so that an
+-- index is walked from there under a generic plan, too.
+(created_at, id) < (coalesce((select earlier.created_at from runs as earlier where earlier.id = $before),
+                             $before_at, 'infinity'),
+                    coalesce($before, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+ order by created_at desc, id desc
+ limit $limit;
+
+-- name: list_tenant_runs
+select * from runs where tenant_id = $tenant_id and {visible_run} and {older_runs};
+
+-- name: list_tenant_runs_in_state
+select * from runs where tenant_id = $tenant_id and state = $state and {visible_run} and {older_runs};
+
+-- name: list_own_runs
+-- Those in the sessions that a member created.
+select *
   from runs
-  join sessions on sessions.id = runs.session_id
- where visible(sessions.tenant_id, sessions.created_by, $tenant_id, $user_id, $sees_all)
-   and ($session_id::uuid is null or runs.session_id = $session_id)
-   and ($state::text is null or runs.state = $state)
-   and ($before::uuid is null or runs.id < $before)
- order by runs.id desc
+ where tenant_id = $tenant_id and session_created_by = $user_id
+   and ($state::text is null or state = $state)
+   and {visible_run} and {older_runs};
+
+-- name: list_session_runs
+-- In the order of the session's line, latest first.  What is visible is asked of the session, so that
+-- only its own index is walked.
+select runs.*
+  from sessions
+  join runs on runs.session_id = sessions.id
+ where sessions.id = $session_id
+   and visible(sessions.tenant_id, sessions.created_by, $tenant_id, $user_id, $sees_all)
+   and ($state::text is null or state = $state)
+   and session_seq < case when $before::uuid is null then 9223372036854775807
+                          else (select earlier.session_seq from runs as earlier where earlier.id = $before)
+                     end
+ order by session_seq desc
  limit $limit;
 
 -- name: cancel_run
@@ -54,11 +81,7 @@ select runs.*
 -- one stays as it is.  Asking again changes nothing, and only what changed is audited.
 -- The row is locked by its id first, so that the CASE decides on what is true after any wait.
 with target as materialized (
-    select runs.id
-      from runs
-      join sessions on sessions.id = runs.session_id
-     where runs.id = $run_id
-       and visible(sessions.tenant_id, sessions.created_by, $tenant_id, $user_id, $sees_all)
+    select id from runs where id = $run_id and {visible_run}
 ), cancelled as (
     update runs
        set state = case when state = 'queued' then 'cancelled' else state end,
