@@ -96,11 +96,11 @@ class _Cleaner:
             case list() | tuple():
                 return [self.clean(item, depth - 1) for item in value]
             case _:
-                raise InvalidInput(f"a {type(value).__name__} is not JSON")
+                raise InvalidInput(f"a value of type {type(value).__name__} is not JSON")
 
     def _key(self, key: object) -> str:
         if not isinstance(key, str):
-            raise InvalidInput(f"a {type(key).__name__} cannot be the key of a JSON object")
+            raise InvalidInput(f"the key of a JSON object must be a string, not {type(key).__name__}")
         return self._text(key)
 
     def _text(self, text: str) -> str:

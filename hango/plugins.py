@@ -80,7 +80,7 @@ def _add(registered: dict[str, T], kind: str, name: str, function: T) -> None:
     if name in registered:
         raise RegistrationError(f"{kind} {name}: the name is taken")
     if not callable(function):
-        raise RegistrationError(f"{kind} {name}: it is no function")
+        raise RegistrationError(f"{kind} {name}: it is not callable")
     registered[name] = function
 
 

@@ -33,7 +33,7 @@ def format_frames(error: BaseException) -> str:
 
 def error_message(error: BaseException) -> str:
     """Return what a single *error* says, bounded and redacted; may be empty."""
-    text = _read(lambda: str(error), "(its message cannot be read)")
+    text = _read(lambda: str(error), "(its message could not be read)")
     return redact(cut_text(text, _MAX_READ)).strip()
 
 
@@ -60,7 +60,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def _named(error: BaseException) -> str:
-    name = cut_text(_read(lambda: type(error).__name__, "an error without a name"), 200)
+    name = cut_text(_read(lambda: type(error).__name__, "unnamed error"), 200)
     message = error_message(error)
     return f"{name}: {message}" if message else name
 

@@ -46,7 +46,7 @@ async def _answer(function: Callable[[T], object], about: T, threads: Threads) -
     if _is_async(function):
         answer = function(about)
     elif threads.exhausted:
-        raise RuntimeError("too many of its kind hang already")
+        raise RuntimeError("it was not called: too many earlier calls have not returned yet")
     else:
         answer = await threads.run(partial(function, about))
     answer = await answer if inspect.isawaitable(answer) else answer

@@ -100,9 +100,9 @@ class Completion:
             InvalidInput: *verify* cannot be called, or *max_attempts* is not an int of at least 1.
         """
         if not callable(self.verify):
-            raise InvalidInput("must be a function of the run's result", field="completion.verify")
+            raise InvalidInput("must be callable", field="completion.verify")
         if type(self.max_attempts) is not int or self.max_attempts < 1:
-            raise InvalidInput("must be an int of at least 1", field="completion.max_attempts")
+            raise InvalidInput("must be an integer of at least 1", field="completion.max_attempts")
 
 
 async def judge(verify: Verifier, result: RunResult) -> str | None:
@@ -122,7 +122,7 @@ async def judge(verify: Verifier, result: RunResult) -> str | None:
             return None
         case False, reason:
             return cut_text(reason, MAX_REASON) if reason.strip() else UNSPECIFIED
-    raise VerifierError(f"it answered a {type(answer).__name__} where (bool, str) was due")
+    raise VerifierError(f"a verifier must return (bool, str), but it returned {type(answer).__name__}")
 
 
 def _verdict(answer: object) -> Verdict | None:

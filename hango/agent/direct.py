@@ -87,10 +87,10 @@ class Agent:
         """
         for name in ("name", "does", "soul", "model"):
             if not isinstance(getattr(self, name), str):
-                raise InvalidInput("must be a text", field=name)
+                raise InvalidInput("must be a string", field=name)
         for place, guardrail in enumerate(self.guardrails):
             if not callable(guardrail):
-                raise InvalidInput("must be a function of the event", field=f"guardrails.{place}")
+                raise InvalidInput("must be callable", field=f"guardrails.{place}")
         if self.completion is not None:
             if not isinstance(self.completion, Completion):
                 raise InvalidInput("must be a Completion", field="completion")
@@ -189,10 +189,12 @@ class Loop:
             LoopBusy: it is running already.
         """
         if self._state == "running":
-            raise LoopBusy("the loop is running; a second run needs a loop of its own")
+            raise LoopBusy(
+                "this loop is already running; for a second run at the same time call agent.loop()"
+            )
         self._agent.check()
         if type(prompt) is not str:
-            raise InvalidInput("must be a text", field="prompt")
+            raise InvalidInput("must be a string", field="prompt")
         self._state, ended = "running", "error"
         try:
             outcome = await self._execute(prompt, (opts or RunOpts()).model or self._agent.model)

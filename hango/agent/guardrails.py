@@ -79,8 +79,8 @@ def _read(guardrail: Guardrail, answer: object) -> str | None:
         _log.warning("guardrail %s raised %s", _name_of(guardrail), format_frames(answer.error))
         return f"a guardrail failed: {describe(answer.error)}"
     kind = type(answer).__name__
-    _log.warning("guardrail %s answered a %s", _name_of(guardrail), kind)
-    return f"a guardrail answered a {kind} where a text was due"
+    _log.warning("guardrail %s returned %s, which is neither None nor a str", _name_of(guardrail), kind)
+    return f"a guardrail must return None or a str, but it returned {kind}"
 
 
 def _name_of(guardrail: Guardrail) -> str:

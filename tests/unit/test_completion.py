@@ -77,7 +77,7 @@ def test_a_gate_is_a_function_and_a_number(verify: Verifier, attempts: int) -> N
 )
 def test_what_is_no_number_of_attempts_is_refused(attempts: object) -> None:
     """True is not 1 and 2.0 is not 2 here; the field is named."""
-    with pytest.raises(InvalidInput, match="int of at least 1") as raised:
+    with pytest.raises(InvalidInput, match="integer of at least 1") as raised:
         Completion(passes, cast("int", attempts)).check()
     assert raised.value.field == "completion.max_attempts"
 
@@ -86,7 +86,7 @@ def test_what_is_no_number_of_attempts_is_refused(attempts: object) -> None:
 @pytest.mark.parametrize("verify", [None, "all_todos_done", True, (True, ""), 5, RESULT])
 def test_what_cannot_be_called_is_no_verifier(verify: object) -> None:
     """Also the name of one: that is for agents that are stored."""
-    with pytest.raises(InvalidInput, match="function") as raised:
+    with pytest.raises(InvalidInput, match="callable") as raised:
         Completion(cast("Verifier", verify), 1).check()
     assert raised.value.field == "completion.verify"
 
@@ -199,7 +199,9 @@ async def test_anything_else_is_an_error_and_not_a_pass(
 @pytest.mark.rule(24)
 async def test_an_error_names_what_came_instead() -> None:
     """By its type; not by its content."""
-    with pytest.raises(VerifierError, match=r"^it answered a bool where \(bool, str\) was due$"):
+    with pytest.raises(
+        VerifierError, match=r"^a verifier must return \(bool, str\), but it returned bool$"
+    ):
         await judge(answering(answer=True), RESULT)
 
 
@@ -243,7 +245,7 @@ ERRORS: Sequence[tuple[BaseException, str]] = [
     (SystemExit(0), "SystemExit: 0"),
     (KeyboardInterrupt(), "KeyboardInterrupt"),
     (GeneratorExit(), "GeneratorExit"),
-    (UnreadableError(), "UnreadableError: (its message cannot be read)"),
+    (UnreadableError(), "UnreadableError: (its message could not be read)"),
     (ExceptionGroup("g", [ValueError("a"), KeyError("b")]), "ValueError: a; KeyError: 'b'"),
     (ValueError("api_key=hunter2hunter2"), "ValueError: api_key=[redacted]"),
     (ValueError("a\0\ud800"), "ValueError: a\ufffd\ufffd"),

@@ -115,7 +115,7 @@ async def test_a_prompt_is_a_text(prompt: object) -> None:
     """Nothing is asked about anything else."""
     provider = FakeProvider([text("hi")])
     async with Toolkit() as toolkit:
-        with pytest.raises(InvalidInput, match="text") as raised:
+        with pytest.raises(InvalidInput, match="must be a string") as raised:
             await Agent("a").loop(provider, toolkit).run(cast("str", prompt))
     assert raised.value.field == "prompt"
     assert provider.calls == 0

@@ -21,7 +21,7 @@ from hango.domain import ToolUseBlock
 from support.lying import Agreeing, Flattering, Nameless, Unclassed, mimic_text
 
 CALL = ToolUseBlock("c1", "buy", {"item": {"name": "tea", "counts": [1, 2]}})
-NO_TEXT = "a guardrail answered a {} where a text was due"
+NO_TEXT = "a guardrail must return None or a str, but it returned {}"
 
 
 class Verdicts(StrEnum):
@@ -169,7 +169,7 @@ ERRORS: list[tuple[BaseException, str]] = [
     (SystemExit(0), "SystemExit: 0"),
     (KeyboardInterrupt(), "KeyboardInterrupt"),
     (GeneratorExit(), "GeneratorExit"),
-    (UnreadableError(), "UnreadableError: (its message cannot be read)"),
+    (UnreadableError(), "UnreadableError: (its message could not be read)"),
     (ExceptionGroup("g", [ValueError("a"), KeyError("b")]), "ValueError: a; KeyError: 'b'"),
     (ValueError("token=hunter2hunter2"), "ValueError: token=[redacted]"),
     (ValueError("a\0\ud800"), "ValueError: a\ufffd\ufffd"),
@@ -217,7 +217,7 @@ async def test_what_misbehaves_is_logged_without_content(caplog: pytest.LogCaptu
     raised, answered = caplog.messages
     assert "raises raised builtins.ValueError at " in raised
     assert "test_guardrails.raises" in raised
-    assert answered == "guardrail partial answered a dict"
+    assert answered == "guardrail partial returned dict, which is neither None nor a str"
     assert "tea" not in caplog.text
 
 

@@ -28,8 +28,8 @@ async def raises(_: RunResult) -> tuple[bool, str]:
     ("verify", "message"),
     [
         (raises, "LookupError: no list"),
-        (lambda _: True, "it answered a bool where (bool, str) was due"),
-        (lambda _: None, "it answered a NoneType where (bool, str) was due"),
+        (lambda _: True, "a verifier must return (bool, str), but it returned bool"),
+        (lambda _: None, "a verifier must return (bool, str), but it returned NoneType"),
     ],
 )
 @pytest.mark.parametrize("last", [says("done"), asks(CALL, stop=StopReason.MAX_TOKENS)])
