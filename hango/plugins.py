@@ -7,7 +7,6 @@ process never runs with half of what it was told to have.  Only ``hango.app`` lo
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TypeAlias, TypeVar
@@ -15,6 +14,7 @@ from typing import TypeAlias, TypeVar
 import attrs
 
 from hango.agent import Guardrail, Provider, Verifier, all_todos_done
+from hango.domain.names import API_NAME, is_api_name
 from hango.errors import RegistrationError
 from hango.safe_errors import describe
 from hango.tools import Registry, Tool
@@ -22,8 +22,6 @@ from hango.tools import Registry, Tool
 ProviderFactory: TypeAlias = Callable[[], Provider]
 
 T = TypeVar("T")
-
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # as for tools: it stands in URLs, settings and labels
 
 
 @attrs.define
@@ -75,8 +73,8 @@ class Plugins:
 
 
 def _add(registered: dict[str, T], kind: str, name: str, function: T) -> None:
-    if type(name) is not str or not _NAME.fullmatch(name):
-        raise RegistrationError(f"{kind} {name!r}: its name must match {_NAME.pattern}")
+    if type(name) is not str or not is_api_name(name):
+        raise RegistrationError(f"{kind} {name!r}: its name must match {API_NAME}")
     if name in registered:
         raise RegistrationError(f"{kind} {name}: the name is taken")
     if not callable(function):

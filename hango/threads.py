@@ -7,8 +7,10 @@ Used by tools, guardrails and completion gates; it knows nothing of any of them.
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable, MutableMapping
+from functools import partial
 from weakref import WeakKeyDictionary
 
 import attrs
@@ -18,6 +20,15 @@ import trio
 MAX_THREADS = 40
 # Half: when this many hang, the others still have threads, and the process is worth a look.
 MAX_STUCK = 20
+
+
+def is_async(function: object) -> bool:
+    """Return whether *function* can be called on the event loop; one that is sync needs a thread."""
+    while isinstance(function, partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004  # an object whose call is async
+    )
 
 
 @attrs.define

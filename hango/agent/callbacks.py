@@ -14,7 +14,7 @@ from typing import TypeVar, cast
 import attrs
 import trio
 
-from hango.threads import Threads
+from hango.threads import Threads, is_async
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ async def call_user_function(function: Callable[[T], object], about: T, threads:
 
 
 async def _answer(function: Callable[[T], object], about: T, threads: Threads) -> object:
-    if _is_async(function):
+    if is_async(function):
         answer = function(about)
     elif threads.exhausted:
         raise RuntimeError("it was not called: too many earlier calls have not returned yet")
@@ -61,11 +61,3 @@ def exact_str(value: object) -> str | None:
     An answer is foreign, too: `isinstance` believes its class, and its methods may be others.
     """
     return str.__str__(cast("str", value)) if issubclass(type(value), str) else None
-
-
-def _is_async(function: object) -> bool:
-    while isinstance(function, partial):
-        function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004  # an object whose call is async
-    )

@@ -7,7 +7,6 @@ Rule: both are pure, and doing either twice changes nothing more.  Used by the l
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from uuid import UUID
@@ -27,15 +26,12 @@ from hango.domain import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from hango.domain.names import api_name, is_api_name
+from hango.domain.tools import NO_OUTPUT
 
 INTERRUPTED = "tool call interrupted"
 # Stands where an API insists on a message and the conversation has none.
 NOTHING = "(no message)"
-# APIs reject a result without text.
-NO_OUTPUT = "(no output)"
-
-# The narrowest of the APIs: Anthropic takes this alphabet for both, OpenAI no name beyond 64.
-_SENDABLE = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def unanswered(messages: Sequence[Message], run_id: UUID) -> tuple[NewMessage, ...]:
@@ -129,11 +125,8 @@ def _sendable_block(block: Block, role: MessageRole, provider: str) -> Block | N
 
 
 def _sendable_call(call: ToolUseBlock) -> ToolUseBlock:
-    """Return *call* without raw arguments and with a name of the alphabet APIs allow."""
-    name = call.name
-    if not _SENDABLE.fullmatch(name):
-        name = re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "_"
-    return ToolUseBlock(call.id, name, call.input)
+    """Return *call* without raw arguments and with a name that every API takes."""
+    return ToolUseBlock(call.id, api_name(call.name), call.input)
 
 
 def _alternating(messages: Iterable[PromptMessage]) -> list[PromptMessage]:
@@ -192,7 +185,7 @@ def _unique(call_id: str, used: set[str]) -> str:
     The new one depends on what came before it only, so that a growing conversation keeps its prefix
     (which providers cache).
     """
-    if call_id in used or not _SENDABLE.fullmatch(call_id):
+    if call_id in used or not is_api_name(call_id):
         number = len(used)
         while (call_id := f"call_{number}") in used:
             number += 1

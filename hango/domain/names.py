@@ -14,6 +14,10 @@ import idna
 MAX_NAME = 200  # characters of a name, a title, a model's name
 # https://www.rfc-editor.org/errata/eid1690: what fits into SMTP's path
 MAX_EMAIL = 254  # characters
+# Characters of a tool's name or a call's id: what the narrowest of the model APIs takes
+# (https://platform.openai.com/docs/api-reference/chat/create)
+MAX_API_NAME = 64
+API_NAME = "[a-zA-Z0-9_-]{1,64}"
 SLUG = "[a-z0-9][a-z0-9-]{0,62}"
 
 # Controls, formats, line separators, lone surrogates: they cannot be seen, or reorder what is around
@@ -28,6 +32,21 @@ _VARIATION = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 # Whether an address exists is only found out by sending mail there; this refuses mistyped ones.
 _LOCAL_PART = re.compile(r"[^@\s\ufffd]+")
 _LABEL = re.compile("[A-Za-z0-9-]+")
+
+
+def is_api_name(text: str) -> bool:
+    """Return whether every model API takes *text* as the name of a tool or the id of a call."""
+    return re.fullmatch(API_NAME, text) is not None
+
+
+def api_characters(text: str) -> str:
+    """Return *text* with "_" for each character that is not allowed in an `API_NAME`."""
+    return re.sub("[^a-zA-Z0-9_-]", "_", text)
+
+
+def api_name(text: str) -> str:
+    """Return *text* as an `API_NAME`: models make up names that no API takes back."""
+    return api_characters(text)[:MAX_API_NAME] or "unknown"
 
 
 def check_title(text: str) -> str:

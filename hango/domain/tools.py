@@ -11,6 +11,9 @@ import attrs
 from hango.domain.accounts import Scope
 from hango.domain.values import JsonObject
 
+# What the model gets of a tool that returned nothing: many APIs refuse a message without text
+NO_OUTPUT = "(no output)"
+
 
 class Effects(StrEnum):
     """What happens if a tool runs twice for one call; so what is done when its turn is re-driven."""

@@ -16,6 +16,7 @@ from functools import cache
 import attrs
 import trio
 
+from hango.call_ids import CallIds
 from hango.codec import cut_text, dump_json
 from hango.domain import (
     BlockStart,
@@ -32,7 +33,6 @@ from hango.domain import (
     Usage,
     UsageUpdate,
 )
-from hango.providers.call_ids import CallIds
 from hango.time_zones import current_zone_names, zone_names
 
 INTRODUCTION = (
@@ -90,7 +90,7 @@ def _calls(request: ProviderRequest) -> list[ToolUseBlock]:
     offered = {tool.name for tool in request.tools}
     zones = find_zones(prompt) if "get_time" in offered else []
     urls = find_urls(prompt) if "http_fetch" in offered else []
-    ids = CallIds(request)
+    ids = CallIds.after(request)
     times = [ToolUseBlock(ids.give(), "get_time", {"timezone": zone}) for zone in zones]
     return times + [ToolUseBlock(ids.give(), "http_fetch", {"url": url}) for url in urls]
 

@@ -13,8 +13,8 @@ from typing import TypeAlias
 import attrs
 import trio
 
+from hango.call_ids import CallIds
 from hango.domain import Block, BlockStart, ProviderEvent, ProviderRequest, ToolUseBlock
-from hango.providers.call_ids import CallIds
 from hango.testing.requests import check_request
 from hango.testing.scripts import Answer, Step, as_answer
 
@@ -68,7 +68,7 @@ class FakeProvider:
             steps = self._answer(request, number).steps
             if steps and isinstance(steps[0], Exception):
                 raise steps[0]
-            async with aclosing(_play(steps, CallIds(request))) as events:
+            async with aclosing(_play(steps, CallIds.after(request))) as events:
                 yield events
         finally:
             self.closed += 1

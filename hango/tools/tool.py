@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import cast, overload
@@ -18,14 +17,12 @@ from jsonschema import Draft202012Validator
 
 from hango.codec import clean_json, clean_text, cut_text, dump_json
 from hango.domain import Effects, JsonObject, Result, ToolContext, ToolDefinition
+from hango.domain.names import API_NAME, is_api_name
+from hango.domain.tools import NO_OUTPUT
 from hango.errors import InvalidInput, RegistrationError
-from hango.threads import Threads
+from hango.threads import Threads, is_async
 from hango.tools.schema import check_arguments, compile_schema
 from hango.tools.signature import Function, read_signature, takes_context
-
-# The strictest of the providers: https://platform.openai.com/docs/api-reference/chat/create
-NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-NOTHING = "(no output)"  # some providers refuse an empty text
 
 
 @attrs.frozen(eq=False)
@@ -73,8 +70,8 @@ class Tool:
         object.__setattr__(self, "_validator", validator)
 
     def _check(self) -> None:
-        if type(self.name) is not str or not NAME.fullmatch(self.name):
-            raise InvalidInput(f"its name must match {NAME.pattern}")
+        if type(self.name) is not str or not is_api_name(self.name):
+            raise InvalidInput(f"its name must match {API_NAME}")
         if not callable(self.function):
             raise InvalidInput("it has no function that can be called")
         if inspect.isgeneratorfunction(self.function) or inspect.isasyncgenfunction(self.function):
@@ -95,7 +92,7 @@ class Tool:
     @property
     def in_thread(self) -> bool:
         """Whether it is sync, and so runs in a thread."""
-        return not _is_async(self.function)
+        return not is_async(self.function)
 
     def bind(self, arguments: JsonObject) -> Mapping[str, object]:
         """Check *arguments* and return what the function takes, by name.
@@ -137,15 +134,9 @@ def as_result(value: object) -> Result:
 
 def _as_text(value: object) -> str:
     if value is None:
-        return NOTHING
+        return NO_OUTPUT
     # a text of a kind of its own (an enum's, a template's) is taken for what it says
-    return (str.__str__(value) or NOTHING) if isinstance(value, str) else dump_json(value)
-
-
-def _is_async(function: Function) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004  # an object whose call is async
-    )
+    return (str.__str__(value) or NO_OUTPUT) if isinstance(value, str) else dump_json(value)
 
 
 def _shown(name: object) -> str:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hango.agent.history import INTERRUPTED, NO_OUTPUT, NOTHING, repair_history
+from hango.agent.history import INTERRUPTED, NOTHING, repair_history
 from hango.domain import (
     Block,
     OpaqueBlock,
@@ -21,6 +21,7 @@ from hango.domain import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from hango.domain.tools import NO_OUTPUT
 from hango.testing import check_request
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
+from hango.call_ids import CallIds
 from hango.codec import clean_json
 from hango.domain import (
     Block,
@@ -30,7 +31,6 @@ from hango.domain import (
 )
 from hango.errors import InvalidInput, UnsupportedStop
 from hango.providers import failures
-from hango.providers.call_ids import CallIds
 from hango.providers.openai.calls import Calls
 from hango.providers.openai.reasoning import Thoughts
 from hango.text import TextJoiner

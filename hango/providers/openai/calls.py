@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
+from hango.call_ids import CallIds
 from hango.domain import BlockStart, InputDelta, JsonObject, ProviderEvent, ToolUseBlock
-from hango.providers.call_ids import CallIds
 from hango.text import TextJoiner
 
 MAX_INDEX = 10_000  # an index beyond it is not believed

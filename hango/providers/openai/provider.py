@@ -16,10 +16,10 @@ from typing import Self
 import attrs
 import httpx
 
+from hango.call_ids import CallIds
 from hango.domain import JsonObject, ProviderEvent, ProviderRequest
 from hango.errors import InvalidInput, ProviderError, ProviderStreamBroken, RegistrationError
 from hango.providers import failures
-from hango.providers.call_ids import CallIds
 from hango.providers.http import Body, Call, open_stream
 from hango.providers.openai.answer import ChatAnswer
 from hango.providers.openai.body import Frames
@@ -74,7 +74,7 @@ class OpenAIProvider:
     async def stream(self, request: ProviderRequest) -> AsyncIterator[AsyncIterator[ProviderEvent]]:
         """Ask for one answer; see `hango.agent.ports.Provider`."""
         async with open_stream(self._call(request)) as body:
-            yield _Events(self, body, ChatAnswer(self.name, CallIds(request)), Frames(self.name))
+            yield _Events(self, body, ChatAnswer(self.name, CallIds.after(request)), Frames(self.name))
 
     def _call(self, request: ProviderRequest) -> Call:
         headers = {

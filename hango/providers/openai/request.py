@@ -6,7 +6,6 @@ as it came; the rest is said in the fewest fields, since most servers that speak
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from hango.codec import dump_json
@@ -20,11 +19,11 @@ from hango.domain import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from hango.domain.names import api_name
+from hango.domain.tools import NO_OUTPUT
 
 # The API has no flag for a failed call, so the text says it
 ERROR_PREFIX = "Error: "
-# Some servers refuse a message without text, and a tool may have nothing to say
-NO_OUTPUT = "(no output)"
 
 
 def build_request(request: ProviderRequest, *, provider: str, max_tokens_field: str) -> bytes:
@@ -113,13 +112,8 @@ def _assistant(message: PromptMessage, provider: str) -> Iterator[dict[str, obje
 
 def _call(block: ToolUseBlock, extra: JsonObject) -> JsonObject:
     """Tell a call.  Arguments that were no JSON object are not repeated: ``input`` is empty then."""
-    function = {"name": _callable_name(block.name), "arguments": dump_json(block.input)}
+    function = {"name": api_name(block.name), "arguments": dump_json(block.input)}
     return {**extra, "id": block.id, "type": "function", "function": function}
-
-
-def _callable_name(name: str) -> str:
-    """Return *name* as it may be sent: models make names up that no API takes back."""
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unknown"
 
 
 def _kept(message: PromptMessage, provider: str) -> JsonObject:
