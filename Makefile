@@ -16,7 +16,7 @@ PROMPT ?= What time is it in Tokyo and in Berlin?
 override PROMPT := $(value PROMPT)
 export PROMPT
 
-.PHONY: run test test-peers chaos lint fmt types dev mutants rules help
+.PHONY: run test test-tcp test-peers chaos lint fmt types dev mutants rules help
 
 run: $(BIN)/hango ## Run one prompt and print the answer (PROMPT="…")
 	@$(BIN)/hango run "$$PROMPT"
@@ -26,6 +26,9 @@ dev: $(BIN)/hango ## Serve on this machine and print a key and a call to try
 
 test: $(BIN)/hango ## Run the tests (ARGS="-k name" chooses)
 	@$(BIN)/python -m pytest $(ARGS)
+
+test-tcp: $(BIN)/hango ## Run the tests on a Postgres over TCP, 15 if it is there (HALF=0 or 1: every second file)
+	@$(BIN)/python tests/on_tcp.py $(if $(HALF),--half $(HALF)) $(ARGS)
 
 test-peers: $(BIN)/hango .venv-peers/.ready ## Run against what others wrote; nothing may be skipped
 	@HANGO_TEST_PEERS="$(CURDIR)/.venv-peers/bin" $(BIN)/python -m pytest tests/peers $(ARGS)
