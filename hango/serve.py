@@ -16,9 +16,11 @@ from hango.app import open_stores, work
 from hango.config import ProcessRole, Settings
 from hango.errors import ConfigError
 from hango.plugins import Plugins
+from hango.safe_errors import flatten
 from hango.signals import watch_signals
 from hango.store import Stores
 from hango.web.app import WebApp, WebSettings, create_app
+from hango.web.connection_limits import ConnectionLimits
 from hango.web.models.requests import Registered
 from hango.web.server import serve as serve_web
 
@@ -54,7 +56,7 @@ async def serve(
         async with trio.open_nursery() as web:
             if settings.role is not ProcessRole.WORKER:
                 app = create_app(stores, _web_settings(settings, plugins), draining)
-                url = await _listen(web, app, settings.bind, stop=handed_over)
+                url = await _listen(web, app, settings, stop=handed_over)
                 _log.info("listening on %s", url)
                 if welcome is not None:
                     await welcome(stores, url)
@@ -83,11 +85,22 @@ def _web_settings(settings: Settings, plugins: Plugins) -> WebSettings:
     )
 
 
-async def _listen(web: trio.Nursery, app: WebApp, bind: str, *, stop: trio.Event) -> str:
+def _connection_limits(settings: Settings) -> ConnectionLimits:
+    return ConnectionLimits(
+        keep_alive=settings.keep_alive,
+        connections=settings.max_connections,
+        per_peer=settings.max_connections_per_peer,
+    )
+
+
+async def _listen(web: trio.Nursery, app: WebApp, settings: Settings, *, stop: trio.Event) -> str:
     """Answer requests in *web* until *stop* is set; return where, once they are answered."""
+    limits = _connection_limits(settings)
     try:
-        urls: list[str] = await web.start(partial(serve_web, app, bind, stop=stop))
+        urls: list[str] = await web.start(
+            partial(serve_web, app, settings.bind, stop=stop, limits=limits)
+        )
     except* OSError as errors:
-        reason = next(iter(errors.exceptions))
-        raise ConfigError((f"HANGO_BIND: cannot listen on {bind}: {reason}",)) from errors
+        reason = flatten(errors)[0]
+        raise ConfigError((f"HANGO_BIND: cannot listen on {settings.bind}: {reason}",)) from errors
     return urls[0]

@@ -74,6 +74,9 @@ class Settings:
 
     Attributes:
         database_url: a Postgres URL; None is the embedded server, in `data_dir`.
+        max_connections: of HTTP, open at once in this process.
+        max_connections_per_peer: of them, from one address; a proxy is one.
+        keep_alive: how long an HTTP connection may be idle between two requests.
         run_workers: runs executed at once in this process.
         provider_timeout: silence of a provider's stream.
         run_max_reclaims: in a row without progress, before a run fails; 0 is never.
@@ -91,6 +94,14 @@ class Settings:
     bind: str = field(default="127.0.0.1:8080", metadata=_env("HANGO_BIND", BIND))
     role: ProcessRole = field(default=ProcessRole.ALL, metadata=_env("HANGO_ROLE", choice(ProcessRole)))
     max_body: int = field(default=2**20, metadata=_env("HANGO_MAX_BODY", size(2**10, 2**30)))
+    # below the 1024 files that a process may commonly open
+    max_connections: int = field(
+        default=800, metadata=_env("HANGO_MAX_CONNECTIONS", number(1, 1_000_000))
+    )
+    max_connections_per_peer: int = field(
+        default=400, metadata=_env("HANGO_MAX_CONNECTIONS_PER_PEER", number(1, 1_000_000))
+    )
+    keep_alive: float = field(default=75.0, metadata=_env("HANGO_KEEP_ALIVE", duration(1.0)))
 
     max_iterations: int = field(default=20, metadata=_env("HANGO_MAX_ITERATIONS", number(1, 10_000)))
     tool_timeout: float = field(default=30.0, metadata=_env("HANGO_TOOL_TIMEOUT", duration(0.001)))

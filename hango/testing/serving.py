@@ -15,6 +15,7 @@ import trio
 from hango.store import Stores
 from hango.testing.clock import autojumping
 from hango.web.app import WebSettings, create_app
+from hango.web.connection_limits import ConnectionLimits
 from hango.web.run_waiter import RunWaiter
 from hango.web.server import serve
 
@@ -39,7 +40,12 @@ class Server:
 
 @asynccontextmanager
 async def running_server(
-    stores: Stores, settings: WebSettings, *, bind: str = "127.0.0.1:0", graceful: float = 5.0
+    stores: Stores,
+    settings: WebSettings,
+    *,
+    bind: str = "127.0.0.1:0",
+    limits: ConnectionLimits = ConnectionLimits(),  # noqa: B008  # frozen
+    graceful: float = 5.0,
 ) -> AsyncIterator[Server]:
     """Run a server; it is shut down at the end, and must come to its own.
 
@@ -47,13 +53,14 @@ async def running_server(
         stores: what it reads and writes.
         settings: what an operator decides.
         bind: where it listens; port 0 is any.
+        limits: what a client may do.
         graceful: seconds that open requests have to finish.
     """
     draining, stop, stopped = trio.Event(), trio.Event(), trio.Event()
     app = create_app(stores, settings, draining)
 
     async def web(task_status: trio.TaskStatus[list[str]]) -> None:
-        await serve(app, bind, stop=stop, graceful=graceful, task_status=task_status)
+        await serve(app, bind, stop=stop, limits=limits, graceful=graceful, task_status=task_status)
         stopped.set()
 
     async with trio.open_nursery() as nursery:

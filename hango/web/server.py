@@ -1,46 +1,45 @@
-"""Serving the application: hypercorn, inside the caller's nursery.
+"""The HTTP server: listens, accepts connections and runs each in a task that cannot harm another.
 
-Rule: the server is stopped by its event, never by cancelling it: then it closes its listeners, lets
-open requests finish for a while, and shuts its sockets down, so that no peer is left hanging
-(https://github.com/pgjones/hypercorn/issues/106).  Only `hango.app` uses it.
+Rule: the server is stopped by its event, never by cancelling it: then it stops listening, lets open
+requests finish for a while, and shuts its sockets down, so that no client is left waiting
+(https://github.com/pgjones/hypercorn/issues/106).  Only `hango.app` and `hango.testing` use it.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 import logging
-import socket
+import resource
 from contextlib import suppress
-from urllib.parse import urlsplit
+from http import HTTPStatus
 
-import hypercorn.trio.run
+import attrs
 import trio
+from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
-from hypercorn.events import Closed, Event, RawData
-from hypercorn.trio import serve as hypercorn_serve
-from hypercorn.trio.tcp_server import TCPServer
-from hypercorn.typing import (
-    ASGIReceiveCallable,
-    ASGIReceiveEvent,
-    ASGISendCallable,
-    ASGISendEvent,
-    HTTPScope,
-    Scope,
-)
-from quart_trio import QuartTrio
+from hypercorn.trio.worker_context import WorkerContext
 
+from hango.errors import ConfigError
+from hango.safe_errors import format_frames
 from hango.web.app import WebApp
+from hango.web.connection import HttpConnection, split_cancellation
+from hango.web.connection_limits import ConnectionLimits, OpenConnections, RareLog, peer_of
+from hango.web.http1 import error_body, error_headers
+from hango.web.listen import listening
+from hango.web.middleware import RequestGuard
 
-# seconds that open requests get to finish; none of ours takes one, and whoever waits for a run was
-# told when the drain began
+# seconds that open requests get to finish; none of ours takes one, and clients that wait for a run have
+# been answered when the drain began
 GRACEFUL = 10.0
-# seconds between two requests of one connection: as nginx, and above what clients and proxies keep
-# (60 s is common), so that the one who closes is the one who would otherwise send into the void
-KEEP_ALIVE = 75.0
-BACKLOG = 1024  # connections the kernel holds while we are busy
-# seconds in which a reader must take some of what we send; as long as a phone changing networks
-WRITE_STALL = 15.0
-CHUNK = 64 * 1024  # bytes; the "some" above
-LINGER = 2.0  # seconds in which a client can read our last answer before the socket is gone
+# seconds until connections are accepted again after the system had no descriptor or memory for one
+ACCEPT_PAUSE = 0.1
+# descriptors kept for the database, providers, tools and files
+RESERVED_FILES = 128
+MAX_REFUSALS = 64  # connections being refused at once; beyond, they are closed without an answer
+# what the tests ran against; `hango.web.http1` and `connection` override methods of it
+TESTED_HYPERCORN = frozenset({"0.18.0"})
+
+_log = logging.getLogger(__name__)
 
 
 async def serve(
@@ -48,6 +47,7 @@ async def serve(
     bind: str,
     *,
     stop: trio.Event,
+    limits: ConnectionLimits = ConnectionLimits(),  # noqa: B008  # frozen
     graceful: float = GRACEFUL,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -57,198 +57,159 @@ async def serve(
         app: what `hango.web.app.create_app` made.
         bind: ``host:port``, ``[address]:port`` or ``unix:/path``; port 0 takes a free one.
         stop: set to stop.
-        graceful: seconds open requests get after that; then they are cancelled.
+        limits: what a client may do.
+        graceful: seconds open requests get after *stop*; then they are cancelled.
         task_status: started with the URLs that are listened on, once they are.
 
     Raises:
         OSError: *bind* cannot be listened on.
+        ConfigError: this version of hypercorn is not known to work.
     """
-    hypercorn.trio.run.TCPServer = SoundTCPServer  # type: ignore[attr-defined]  # its only seam
-    config = _config(bind, graceful)
-    async with trio.open_nursery() as ear:
-        ear.start_soon(app.run_waiter.listen)
-        await hypercorn_serve(
-            Intake(app.asgi),
-            config,
-            shutdown_trigger=stop.wait,
-            task_status=task_status,
-            mode="asgi",
+    check_hypercorn(importlib.metadata.version("hypercorn"))
+    with listening(bind) as (listener, url):
+        server = HttpServer(app, affordable(limits), stop)
+        async with trio.open_nursery() as background:
+            background.start_soon(app.run_waiter.listen)
+            async with trio.open_nursery() as connections:
+                async with trio.open_nursery() as accepting:
+                    accepting.start_soon(server.accept, listener, connections)
+                    task_status.started([url])
+                    await stop.wait()
+                    accepting.cancel_scope.cancel()
+                await listener.aclose()
+                await server.finish()
+                connections.cancel_scope.deadline = trio.current_time() + graceful
+            background.cancel_scope.cancel()
+
+
+def check_hypercorn(version: str) -> None:
+    """Warn about a release of hypercorn that was not tested; refuse another series.
+
+    Raises:
+        ConfigError: the release is of another series than those that were tested.
+    """
+    if version in TESTED_HYPERCORN:
+        return
+    tested = ", ".join(sorted(TESTED_HYPERCORN))
+    series = {known.rpartition(".")[0] for known in TESTED_HYPERCORN}
+    if version.rpartition(".")[0] not in series:
+        raise ConfigError((f"hypercorn {version} does not work with this hango; install {tested}",))
+    _log.warning("hypercorn %s was not tested with this hango; %s was", version, tested)
+
+
+def affordable(limits: ConnectionLimits) -> ConnectionLimits:
+    """Return *limits* with no more connections than this process may open files, less a reserve."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = max(files - RESERVED_FILES, RESERVED_FILES // 2)
+    if files == resource.RLIM_INFINITY or limits.connections <= most:
+        return limits
+    _log.warning(
+        "at most %d connections instead of %d, since this process may open %d files; raise `ulimit -n`"
+        " or lower HANGO_MAX_CONNECTIONS",
+        most,
+        limits.connections,
+        files,
+    )
+    return attrs.evolve(limits, connections=most)
+
+
+class HttpServer:
+    """Accepts the connections of one server, refuses those beyond the limits, and survives them all."""
+
+    def __init__(self, app: WebApp, limits: ConnectionLimits, stop: trio.Event) -> None:
+        self._app = ASGIWrapper(RequestGuard(app.asgi, stop))
+        self._limits = limits
+        self._config = _config()
+        self._context = WorkerContext(max_requests=None)
+        self._open = OpenConnections(limits)
+        self._refusing = 0
+        self._faults = RareLog(_log)
+
+    async def accept(self, listener: trio.SocketListener, connections: trio.Nursery) -> None:
+        """Accept connections for ever, and serve them in *connections*."""
+        while True:
+            try:
+                stream = await listener.accept()
+            except OSError as error:
+                # no descriptor or memory is free: make room, and wait for it
+                self._faults.log("no connection can be accepted for now: %s", error.strerror)
+                self._open.end_one()
+                await trio.sleep(ACCEPT_PAUSE)
+                continue
+            try:
+                peer = peer_of(stream.socket.getpeername())
+            except OSError:  # gone already
+                stream.socket.close()
+                continue
+            if self._open.make_room(peer):
+                connection = self._connection(stream)
+                self._open.add(connection, peer)
+                connections.start_soon(self._serve, connection)
+            else:
+                self._faults.log(
+                    "a connection was refused: HANGO_MAX_CONNECTIONS or HANGO_MAX_CONNECTIONS_PER_PEER"
+                    " are open"
+                )
+                connections.start_soon(self._refuse, stream)
+
+    async def finish(self) -> None:
+        """Close what is unused; other connections end with the answer they wait for."""
+        await self._context.terminated.set()
+        while self._open.end_one():
+            pass
+
+    def _connection(self, stream: trio.SocketStream) -> HttpConnection:
+        return HttpConnection(
+            self._app,
+            self._config,
+            self._context,
+            stream,
+            self._limits,
+            on_use=self._open.note_use,
+            on_error=self._note_fault,
         )
-        ear.cancel_scope.cancel()
+
+    async def _serve(self, connection: HttpConnection) -> None:
+        """Run a connection; whatever it raises costs that connection (rule 27)."""
+        try:
+            await connection.run()
+        except BaseException as error:  # noqa: BLE001  # the border of what is foreign
+            cancelled, fault = split_cancellation(error)
+            if fault is not None:
+                self._note_fault(fault)
+            if cancelled is not None:
+                raise cancelled from None
+        finally:
+            self._open.remove(connection)
+
+    def _note_fault(self, fault: BaseException) -> None:
+        self._faults.log("a connection failed: %s", format_frames(fault))
+
+    async def _refuse(self, stream: trio.SocketStream) -> None:
+        """Answer 503 and close; at once and without an answer when many are being refused."""
+        self._refusing += 1
+        try:
+            with trio.move_on_after(self._limits.linger), suppress(trio.BrokenResourceError):
+                if self._refusing <= MAX_REFUSALS:
+                    await stream.send_all(_refusal())
+                    await stream.send_eof()
+                    async for _ in stream:
+                        pass  # closing with something unread would destroy the answer
+        finally:
+            self._refusing -= 1
+            stream.socket.close()
 
 
-def _config(bind: str, graceful: float) -> Config:
+def _refusal() -> bytes:
+    body = error_body(HTTPStatus.SERVICE_UNAVAILABLE)
+    fields = [*error_headers(body), (b"retry-after", b"1"), (b"cache-control", b"no-store")]
+    head = b"HTTP/1.1 503 \r\n" + b"".join(b"%b: %b\r\n" % field for field in fields)
+    return head + b"\r\n" + body
+
+
+def _config() -> Config:
     config = Config()
-    config.bind = [bind if bind.startswith("unix:") else f"fd://{_listen(bind).detach()}"]
-    config.graceful_timeout = graceful
-    config.keep_alive_timeout = KEEP_ALIVE
-    config.backlog = BACKLOG
-    # a logger, so that it adds no handler of its own; its level is set with all others
+    # a logger, so that hypercorn adds no handler of its own; its level is set with all others
     config.errorlog = logging.getLogger("hypercorn.error")
     config.include_server_header = False
     return config
-
-
-def _listen(bind: str) -> socket.socket:
-    """Listen on ``host:port``: here, where an error is its own and leaves nothing open."""
-    host, _, port = bind.rpartition(":")
-    host = host.strip("[]")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, int(port)), family=family, backlog=BACKLOG)
-
-
-class Intake:
-    """The application, told only what it can stand.
-
-    A target may be absolute (``GET http://host/path``, which a server must take, RFC 9112 §3.2.2), or
-    no path at all (``*``, or a bare query), at which the framework would stumble before it can answer.
-    A body may have no declared length, and some versions of the framework buffer such a one without
-    a bound: here it ends one byte after the bound, so that it is refused for its size.
-    An answer to what has not all been read ends the connection, and here it says so.
-    """
-
-    def __init__(self, app: QuartTrio) -> None:
-        self._app = app
-        self._most = int(app.config["MAX_CONTENT_LENGTH"]) + 1
-
-    async def __call__(
-        self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable
-    ) -> None:
-        """Serve one connection of the ASGI protocol."""
-        if scope["type"] == "http" or scope["type"] == "websocket":
-            scope["path"] = _path_of(scope["path"])
-        if scope["type"] == "http":
-            receive, send = _farewell(scope, receive, send)
-            receive = _cut_body(receive, self._most)
-        await self._app(scope, receive, send)
-
-
-def _path_of(target: str) -> str:
-    if target.startswith("/"):
-        return target
-    try:
-        path = urlsplit(target).path
-    except ValueError:  # a host that cannot be one
-        path = ""
-    return path if path.startswith("/") else "/"
-
-
-def _farewell(
-    scope: HTTPScope, receive: ASGIReceiveCallable, send: ASGISendCallable
-) -> tuple[ASGIReceiveCallable, ASGISendCallable]:
-    """Return *receive*, and a *send* that says ``Connection: close`` while the body is still coming.
-
-    The server closes the connection then, and a client that was not told would send its next request
-    into the void (RFC 9112 §9.6).  HTTP/2 has streams for that, and no such header.
-    """
-    names = {name.lower() for name, _ in scope["headers"]}
-    coming = scope["http_version"] != "2" and bool(names & {b"content-length", b"transfer-encoding"})
-
-    async def receive_watched() -> ASGIReceiveEvent:
-        nonlocal coming
-        event = await receive()
-        if event["type"] == "http.request" and not event["more_body"]:
-            coming = False
-        return event
-
-    async def send_farewell(event: ASGISendEvent) -> None:
-        if event["type"] == "http.response.start" and coming:
-            event["headers"] = [*event["headers"], (b"connection", b"close")]
-        await send(event)
-
-    return receive_watched, send_farewell
-
-
-def _cut_body(receive: ASGIReceiveCallable, most: int) -> ASGIReceiveCallable:
-    """Return a *receive* that passes on *most* bytes of the body and drops the rest."""
-    left = most
-
-    async def receive_cut() -> ASGIReceiveEvent:
-        nonlocal left
-        while True:
-            event = await receive()
-            if event["type"] != "http.request":
-                return event
-            if left == 0:
-                continue
-            body = event["body"][:left]
-            left -= len(body)
-            return {"type": "http.request", "body": body, "more_body": event["more_body"] and left > 0}
-
-    return receive_cut
-
-
-class SoundTCPServer(TCPServer):
-    """One connection, in which no client can hold the server, and which ends when it should.
-
-    What hypercorn does otherwise, seen with 0.18:
-
-    - It sends under a shield without a bound, so that one client that stops reading keeps the whole
-      process from ending.  Here every piece of an answer has its time, and then the cut.
-    - Its bookkeeping after an answer is undone by the cancellation of the request, which is just then
-      over: an idle connection is not watched (and holds up a shutdown), one whose body was refused
-      stays open, its next request unanswered.  Here the bookkeeping is shielded.
-    - It closes at once, and the reset that follows what the client is still sending destroys the
-      answer on its way.  Here it says that it has finished, and listens a little longer.
-    - It watches a connection that is gone until the time for idle ones is over.
-    """
-
-    _gone = False
-
-    async def protocol_send(self, event: Event) -> None:
-        """Do what the protocol wants: send, close, or watch an idle connection."""
-        if isinstance(event, RawData):
-            async with self.send_lock:
-                sent = await self._send(event.data)
-            if not sent:
-                await self.protocol.handle(Closed())
-            return
-        with trio.move_on_after(LINGER, shield=True):
-            if isinstance(event, Closed):
-                await self._hang_up()
-            elif not self._gone:
-                await super().protocol_send(event)
-
-    async def _send(self, data: bytes) -> bool:
-        """Return whether all of *data* went out; otherwise the connection is cut."""
-        sent = False
-        try:
-            for start in range(0, len(data), CHUNK):
-                await trio.lowlevel.checkpoint_if_cancelled()
-                with trio.fail_after(WRITE_STALL, shield=True):
-                    await self.stream.send_all(data[start : start + CHUNK])
-            sent = True
-        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
-            pass  # told by the return value
-        finally:
-            if not sent:
-                await trio.aclose_forcefully(self.stream)
-        return sent
-
-    async def _hang_up(self) -> None:
-        """Finish sending, and give the client time to read and close."""
-        if self._gone:
-            return
-        self._gone = True
-        protocol = self.protocol
-        self.protocol = _Deaf()  # type: ignore[assignment]  # a protocol is only told what happens
-        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            await self.stream.send_eof()
-        await self.idle_task.restart(self._task_group, self._linger)
-        await protocol.handle(Closed())
-
-    async def _linger(self) -> None:
-        await trio.sleep(LINGER)
-        await trio.aclose_forcefully(self.stream)
-
-    async def _read_data(self) -> None:
-        await super()._read_data()
-        self._gone = True
-        await self.idle_task.stop()
-
-
-class _Deaf:
-    """The protocol of a connection that has been hung up: whatever still comes is dropped."""
-
-    async def handle(self, event: Event) -> None:
-        """Drop *event*."""

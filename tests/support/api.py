@@ -17,6 +17,7 @@ from hango.store.accounts import Accounts
 from hango.store.queue import RunQueue
 from hango.testing.serving import Server, running_server
 from hango.web.app import WebSettings
+from hango.web.connection_limits import ConnectionLimits
 from hango.web.models.requests import Registered
 
 from support.contract import keeps_its_promise
@@ -106,6 +107,7 @@ async def running(
     settings: WebSettings = SETTINGS,
     *,
     bind: str = "127.0.0.1:0",
+    limits: ConnectionLimits = ConnectionLimits(),  # noqa: B008  # frozen
     graceful: float = 5.0,
     doorbell: Pool | None = None,
 ) -> AsyncIterator[Server]:
@@ -114,7 +116,7 @@ async def running(
     Where *doorbell* is given, it is that database's.
     """
     stores = attrs.evolve(Stores.on(pool), pool=doorbell or pool)
-    async with running_server(stores, settings, bind=bind, graceful=graceful) as server:
+    async with running_server(stores, settings, bind=bind, limits=limits, graceful=graceful) as server:
         yield server
 
 
@@ -123,6 +125,7 @@ async def serving(
     pool: Pool,
     settings: WebSettings = SETTINGS,
     *,
+    limits: ConnectionLimits = ConnectionLimits(),  # noqa: B008  # frozen
     graceful: float = 5.0,
     doorbell: Pool | None = None,
 ) -> AsyncIterator[Api]:
@@ -130,7 +133,7 @@ async def serving(
     acme, globex = await make_seeded_tenant(pool, "acme"), await make_seeded_tenant(pool, "globex")
     users = [*acme.users.values(), *globex.users.values()]
     keys = {user.id: await _key(pool, user) for user in users}
-    async with running(pool, settings, graceful=graceful, doorbell=doorbell) as server:
+    async with running(pool, settings, limits=limits, graceful=graceful, doorbell=doorbell) as server:
         yield Api(server, pool, acme, globex, keys)
 
 

@@ -21,6 +21,7 @@ from hango.domain import Role, TextBlock
 from hango.store import Stores
 from hango.web import server
 from hango.web.app import WebSettings, create_app
+from hango.web.connection_limits import ConnectionLimits
 
 from support.api import SETTINGS, Api, is_problem, running, serving
 
@@ -132,13 +133,13 @@ async def test_clients_that_hang_up_cost_nothing(api: Api) -> None:
 
 
 MUCH = 20 * 2**20  # bytes; no socket buffers that
+STALL = 0.5  # seconds
 
 
 @pytest.fixture
-async def stalling(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Api]:
+async def stalling(pool: Pool) -> AsyncIterator[Api]:
     """Serve a session with more to say than any socket buffers, to readers with half a second."""
-    monkeypatch.setattr(server, "WRITE_STALL", 0.5)
-    async with serving(pool, SETTINGS, graceful=0.2) as api:
+    async with serving(pool, SETTINGS, limits=ConnectionLimits(stall=STALL), graceful=0.2) as api:
         yield api
 
 
@@ -180,7 +181,7 @@ async def test_a_reader_that_stands_still_does_not_hold_the_server(stalling: Api
 async def test_a_reader_that_stands_still_is_cut_while_serving(stalling: Api) -> None:
     """Also without a shutdown: the connection ends before the whole answer was sent."""
     stream = await open_stalled(stalling)
-    await trio.sleep(3 * server.WRITE_STALL)  # the thing under test: a reader that does nothing
+    await trio.sleep(3 * STALL)  # the thing under test: a reader that does nothing
     assert await read_to_the_end(stream) < MUCH
     assert await is_up(stalling)
 

@@ -55,6 +55,9 @@ def test_nothing_set_gives_the_defaults_of_the_design() -> None:
         ("HANGO_DRAIN_TIMEOUT", "0s", "drain_timeout", 0.0),
         ("HANGO_MAX_BODY", "64KiB", "max_body", 64 * 1024),
         ("HANGO_MAX_BODY", "2MiB", "max_body", 2 * 1024 * 1024),
+        ("HANGO_MAX_CONNECTIONS", "5000", "max_connections", 5000),
+        ("HANGO_MAX_CONNECTIONS_PER_PEER", "5000", "max_connections_per_peer", 5000),
+        ("HANGO_KEEP_ALIVE", "10m", "keep_alive", 600.0),
         ("HANGO_RUN_MAX_RECLAIMS", "0", "run_max_reclaims", 0),
         ("HANGO_RUN_WORKERS", " 8 ", "run_workers", 8),
         ("HANGO_ROLE", "Worker", "role", ProcessRole.WORKER),
@@ -100,6 +103,8 @@ def test_a_value_is_read_in_its_unit(name: str, text: str, field: str, value: ob
             for bad in ("90", "s", "-5s", "1e3s", "1d", "nan s", "inf", "0s", "9999999h", "٣s", "1m30")
         ),
         *(("HANGO_MAX_BODY", bad) for bad in ("1000", "1MB", "1.5MiB", "0B", "-1KiB", "999999GiB")),
+        *(("HANGO_KEEP_ALIVE", bad) for bad in ("0s", "10", "500ms")),
+        *(("HANGO_MAX_CONNECTIONS", bad) for bad in ("0", "-1", "none")),
         *(("HANGO_RUN_WORKERS", bad) for bad in ("0", "-1", "1.5", "many", "1_000", "9" * 5000, "²")),
         *(
             ("HANGO_BIND", bad)
