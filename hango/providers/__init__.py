@@ -1,7 +1,7 @@
-"""Model providers: each turns one wire format into the events the agent loop understands.
+"""Model providers: each turns one wire format into the events of the agent loop.
 
-One rule: a provider asks once and tells what came.  It neither retries, nor judges an answer, nor keeps
-anything between two calls.  They fit `hango.agent.ports.Provider` by shape.
+Rule: a provider sends one request and yields what arrives.  It does not retry, judge an answer, or keep
+anything between two calls.  Providers fit `hango.agent.ports.Provider` by shape.
 """
 
 from hango.providers.demo import DemoProvider

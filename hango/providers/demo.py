@@ -1,8 +1,8 @@
-"""The demo model: no model at all, but rules, so that hango can be tried without a key or a network.
+"""The demo model: fixed rules instead of a model, to try hango without a key or a network.
 
-One rule: the same request gives the same answer.  It knows three things: a prompt that names cities
-of the IANA time zone list makes it call ``get_time`` for each, one with URLs ``http_fetch`` for each,
-if the agent has these tools; and results are retold.  To everything else it says what it is.
+A prompt that names cities of the IANA time zone list makes it call ``get_time`` for each, one with URLs
+``http_fetch`` for each, if the agent has these tools.  It repeats the results as text, and answers
+everything else with an introduction.  The same request gives the same answer on every machine.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ INTRODUCTION = (
     "I am the demo model of hango: rules, no intelligence, and nothing leaves this machine. "
     "Name cities and I tell their time, give me a URL and I fetch it, if my agent has the tools."
 )
-MAX_RETOLD = 2000  # bytes of one result
+MAX_REPEATED = 2000  # bytes of one result
 _PIECE = 12  # characters of a delta: small, so that streaming shows
 _TOKEN = 4  # characters of a token: the usual rule of thumb for English
 
@@ -47,14 +47,14 @@ _AREAS = (
     *("Africa/", "America/", "Antarctica/", "Arctic/", "Asia/"),
     *("Atlantic/", "Australia/", "Europe/", "Indian/", "Pacific/"),
 )
-# States and directions that stand in the list beside the cities, and in every other English sentence
+# States and directions that are in the list beside the cities, and are common English words
 _NO_CITIES = frozenset(("act", "lhi", "nsw", "north", "south", "west"))
 _URL = re.compile(r"https?://[^\s<>\"'`]+", re.IGNORECASE)
 
 
 @attrs.frozen
 class DemoProvider:
-    """The model of rules; see the module."""
+    """The demo model; see the module."""
 
     name: str = "demo"
 
@@ -78,14 +78,14 @@ def _answer(request: ProviderRequest) -> Iterator[ProviderEvent]:
         for index, call in enumerate(calls):
             yield from _call_events(index, call)
     else:
-        said = _retell(request) or INTRODUCTION
+        said = _repeat_results(request) or INTRODUCTION
         yield from _text_events(said)
     yield UsageUpdate(Usage(input_tokens=_tokens(_sent(request)), output_tokens=_tokens(said)))
     yield Stop(StopReason.TOOL_USE if calls else StopReason.END_TURN)
 
 
 def _calls(request: ProviderRequest) -> list[ToolUseBlock]:
-    """Return what the last prompt asks for: times first, then pages; may be empty."""
+    """Return the calls for the last prompt, times first, then pages; may be empty."""
     prompt = _prompt(request)
     offered = {tool.name for tool in request.tools}
     zones = find_zones(prompt) if "get_time" in offered else []
@@ -96,13 +96,13 @@ def _calls(request: ProviderRequest) -> list[ToolUseBlock]:
 
 
 def _prompt(request: ProviderRequest) -> str:
-    """Return the text of the last message: a prompt, also where results stand before it."""
+    """Return the text of the last message, without tool results before it."""
     blocks = request.messages[-1].content if request.messages else ()
     return "\n".join(block.text for block in blocks if isinstance(block, TextBlock))
 
 
-def _retell(request: ProviderRequest) -> str:
-    """Tell the results of the last message, a line each, in their order; empty if it holds none."""
+def _repeat_results(request: ProviderRequest) -> str:
+    """Return the results of the last message, a line each, in their order; may be empty."""
     asked = {
         block.id: block
         for message in request.messages
@@ -118,9 +118,9 @@ def _retell(request: ProviderRequest) -> str:
 
 
 def _line(call: ToolUseBlock | None, result: ToolResultBlock) -> str:
-    said = cut_text(result.content.strip(), MAX_RETOLD)
+    said = cut_text(result.content.strip(), MAX_REPEATED)
     subject = ", ".join(map(str, call.input.values())) if call else "a tool"
-    return f"{subject}: that did not work: {said}" if result.is_error else f"{subject}: {said}"
+    return f"{subject}: failed: {said}" if result.is_error else f"{subject}: {said}"
 
 
 def _text_events(text: str) -> Iterator[ProviderEvent]:
@@ -140,7 +140,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _sent(request: ProviderRequest) -> str:
-    """Return all that was sent, roughly, for counting."""
+    """Return roughly what was sent, to count its tokens."""
     blocks = [block for message in request.messages for block in message.content]
     return request.system + "".join(map(str, (*request.tools, *blocks)))
 
@@ -172,7 +172,7 @@ def find_urls(prompt: str) -> list[str]:
 def _zones() -> Mapping[str, str]:
     """Return the zone of each city, by the city's spelling.
 
-    A city with several zones (old names stay in the list) gets the one ``zone.tab`` has, else the last.
+    A city with several zones (old names stay in the list) gets the one in ``zone.tab``, else the last.
     """
     current = current_zone_names()
     listed = sorted((n for n in zone_names() if n.startswith(_AREAS)), key=current.__contains__)
@@ -188,7 +188,7 @@ def _pattern() -> re.Pattern[str]:
 
 
 def _plain(text: str) -> str:
-    """Take case, accents and the underscores of zone names away: "São_Paulo" is "sao paulo"."""
+    """Return *text* without case, accents and underscores: "São_Paulo" is "sao paulo"."""
     letters = unicodedata.normalize("NFKD", text.replace("_", " ").casefold())
     return "".join(letter for letter in letters if not unicodedata.combining(letter))
 

@@ -1,8 +1,7 @@
-"""What a provider's error answer means: pure, and the same for every provider.
+"""Error answers of providers: what they mean, and whether to try again.  Pure.
 
-One rule: an error says what the provider said (its code, its own sentence, bounded) and whether the
-very same request may succeed later; it never holds a key.  Error bodies are the work of servers,
-gateways and proxies in front of each other, so nothing about their shape is taken for granted.
+Rule: an error has the provider's own code and message, bounded, and never a key.  Error bodies come
+from servers, gateways and proxies in front of each other, so nothing is assumed about their shape.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import attrs
 from hango.codec import cut_text
 from hango.errors import ContextExceeded, ProviderError
 
-MAX_MESSAGE = 600  # bytes of the provider's own sentence; it ends up on the run, for people
+MAX_MESSAGE = 600  # bytes of the provider's own message, which is stored on the run
 MAX_RETRY_AFTER = 120.0  # seconds; the bound of OpenAI's own client, which gives up beyond it
 
 _RETRYABLE = frozenset(  # beside every 5xx, 529 ("overloaded") among them
@@ -30,7 +29,7 @@ _RETRYABLE_NAMES = re.compile(
     r"|(server|api|internal)_error|capacity|insufficient_system_resource",
     re.IGNORECASE,
 )
-# Comes as 429, but no wait helps: https://platform.openai.com/docs/guides/error-codes
+# Sent as 429, but waiting does not help: https://platform.openai.com/docs/guides/error-codes
 _FINAL_NAMES = re.compile(r"insufficient_quota|billing", re.IGNORECASE)
 # OpenAI, llama.cpp, vLLM, Anthropic behind a gateway, Mistral: few send a code, most only a sentence
 _TOO_LONG = re.compile(
@@ -44,11 +43,11 @@ _NUMBER = re.compile(r"\d+(\.\d*)?", re.ASCII)
 
 
 @attrs.frozen
-class Failure:
+class ErrorReply:
     """An error answer as far as it could be read.
 
     Attributes:
-        message: the provider's own sentence, may be empty.
+        message: the provider's own text, may be empty.
         code: its short name for the error, may be empty.
         status: the HTTP status it has or stands for; 0 when unknown.
     """
@@ -68,14 +67,14 @@ class Failure:
 
     @property
     def too_long(self) -> bool:
-        """Whether it says that the conversation does not fit the model's window."""
+        """Whether the conversation does not fit the model's context window."""
         return self.status != HTTPStatus.TOO_MANY_REQUESTS and bool(
             _TOO_LONG.search(f"{self.code} {self.message}")
         )
 
 
-def in_band(value: Mapping[str, object]) -> Failure | None:
-    """Return the failure an event of a stream that began well stands for, None if it is no error.
+def in_band(value: Mapping[str, object]) -> ErrorReply | None:
+    """Return the error that an event of a stream contains, None if it contains none.
 
     Seen: ``{"error": {...}}`` beside choices or alone, ``{"error": "text"}``, and vLLM's bare
     ``{"object": "error", "message": ...}``.
@@ -85,7 +84,7 @@ def in_band(value: Mapping[str, object]) -> Failure | None:
     return None
 
 
-def from_body(status: int, body: bytes) -> Failure:
+def from_body(status: int, body: bytes) -> ErrorReply:
     """Read the body of an error answer: JSON of any shape, HTML, text or nothing.
 
     Args:
@@ -95,16 +94,18 @@ def from_body(status: int, body: bytes) -> Failure:
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
-        return Failure(_plain(body.decode(errors="replace")), "", status)
+        return ErrorReply(_plain(body.decode(errors="replace")), "", status)
     if isinstance(value, list) and value:  # Google's gateways wrap it in a list
         value = value[0]
     return (
-        _from_json(value, status) if isinstance(value, dict) else Failure(_written(value), "", status)
+        _from_json(value, status)
+        if isinstance(value, dict)
+        else ErrorReply(_written(value), "", status)
     )
 
 
 def to_error(
-    failure: Failure,
+    failure: ErrorReply,
     *,
     provider: str,
     secret: str = "",
@@ -116,7 +117,7 @@ def to_error(
     Args:
         failure: what was read.
         provider: name of the provider, for people.
-        secret: the key; servers echo it in their complaints, so it is struck out.
+        secret: the key; servers repeat it in their errors, so it is taken out.
         should_retry: the ``x-should-retry`` header; "true" or "false" overrules all else.
         retry_after: seconds, already bounded.
     """
@@ -133,23 +134,23 @@ def to_error(
     return ProviderError(message, code=code, retryable=retryable, retry_after=retry_after)
 
 
-def _from_json(value: Mapping[str, object], status: int) -> Failure:
+def _from_json(value: Mapping[str, object], status: int) -> ErrorReply:
     """Read an error object: the value of its "error", or itself."""
     error = value.get("error") or value
     if not isinstance(error, Mapping):
-        return Failure(_written(error), "", status)
+        return ErrorReply(_written(error), "", status)
     codes = [error.get(key) for key in ("code", "type", "status")]
     numbers = [code for item in (*codes, error.get("status_code")) if (code := _status(item))]
     names = [item for item in codes if isinstance(item, str) and not _status(item)]
     said = next((text for key in ("message", "detail") if (text := error.get(key))), "")
     message = said if isinstance(said, str) else json.dumps(said)
-    return Failure(
+    return ErrorReply(
         message, next(filter(None, map(plain_name, names)), ""), status or max(numbers, default=0)
     )
 
 
 def _written(value: object) -> str:
-    """Write what stands where a sentence should; a text is itself."""
+    """Return *value* as text, where a message was expected; a text is itself."""
     try:
         return value if isinstance(value, str) else json.dumps(value)
     except RecursionError:
@@ -157,19 +158,19 @@ def _written(value: object) -> str:
 
 
 def _status(value: object) -> int:
-    """Return *value* as an HTTP status of an error, 0 if it is none."""
+    """Return *value* as the HTTP status of an error, 0 if it is not one."""
     text = str(value)
     return int(text) if re.fullmatch(r"[45]\d\d", text, re.ASCII) else 0
 
 
 def plain_name(text: str) -> str:
-    """Reduce a provider's error name to what a label may hold; "error" alone says nothing."""
+    """Return a provider's error name as a metric label; empty for "error", which says nothing."""
     name = re.sub(r"[^\w.-]+", "_", text, flags=re.ASCII).strip("_")[:64]
     return "" if name == "error" else name
 
 
 def _plain(text: str) -> str:
-    """Make one line of a body that is not JSON; of an HTML page, its title."""
+    """Return a body that is not JSON as one line; of an HTML page, its title."""
     if text.lstrip().startswith("<"):
         title = _TITLE.search(text)
         text = f"an HTML page: {title[1]}" if title else "an HTML page"

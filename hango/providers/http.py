@@ -1,10 +1,9 @@
-"""The one way providers speak HTTP: where clients are made, and how an answer is read.
+"""The HTTP client of all providers.
 
-One rule: a stream is a client.  `open_stream` makes one, sends one request and closes both, so nobody
-owns a pool, no connection outlives its turn, and a provider needs no opening and closing.  It costs a
-TLS handshake a turn, noise beside a model; the certificates, which are what makes a client dear, are
-read once.  Proxies, netrc and certificate files of the environment are honoured: which way models are
-reached is the operator's choice.
+Rule: each stream has a client of its own.  `open_stream` makes it, sends one request and closes both,
+so there is no pool, no connection outlives its turn, and a provider needs no opening and closing.  The
+cost is a TLS handshake for each turn; the certificates are read once.  Proxies, netrc and certificate
+files of the environment are used: how models are reached is the operator's choice.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ MAX_ERROR_BODY = 64 * 1024  # bytes after which no more is read
 
 
 @attrs.frozen
-class Call:
+class HttpRequest:
     """One request to a provider.
 
     Attributes:
         silence: seconds without a byte after which the stream counts as broken.
-        secret: what must not appear in an error, whatever the server says.
+        secret: must not appear in an error, whatever the server answers.
     """
 
     provider: str
@@ -47,52 +46,53 @@ class Call:
 
 
 @attrs.define
-class Body:
-    """The bytes of one answer, as they come.
+class ResponseBody:
+    """The bytes of one answer, as they arrive.
 
-    Not an async generator: those must be closed by whoever started them, and this one is given away.
+    Not an async generator: the code that starts one must close it, and this is handed on.
     """
 
     content_type: str
-    _call: Call
+    _request: HttpRequest
     _chunks: AsyncGenerator[bytes, None]
     _size: int = 0
 
-    async def read(self, patience: float = math.inf) -> bytes:
-        """Return the next bytes, empty at the end, or after *patience* seconds without any.
+    async def read(self, at_most: float = math.inf) -> bytes:
+        """Return the next bytes; empty at the end, or after *at_most* seconds without any.
 
         Raises:
-            ProviderStreamBroken: the connection broke or went silent, or the answer has no end.
+            ProviderStreamBroken: the connection broke or went silent, or the answer is too large.
         """
-        with trio.move_on_after(patience):
+        with trio.move_on_after(at_most):
             try:
                 chunk = await anext(self._chunks, b"")
             except httpx.HTTPError as error:
-                raise _broken(error, self._call) from None
+                raise _broken(error, self._request) from None
             self._size += len(chunk)
             if self._size > MAX_ANSWER:
                 raise ProviderStreamBroken(
-                    f"{self._call.provider} sent more than {MAX_ANSWER} bytes", code="answer_too_large"
+                    f"{self._request.provider} sent more than {MAX_ANSWER} bytes",
+                    code="answer_too_large",
                 )
             return chunk
         return b""
 
 
 @asynccontextmanager
-async def open_stream(call: Call) -> AsyncIterator[Body]:
-    """Send *call* and yield the body of its answer; leaving closes the connection.
+async def open_stream(request: HttpRequest) -> AsyncIterator[ResponseBody]:
+    """Send *request* and yield the body of its answer; leaving closes the connection.
 
     Raises:
-        ProviderError: nobody is there, or the answer is an error.
-        ProviderStreamBroken: no answer came.
+        ProviderError: the server cannot be reached, or answers with an error.
+        ProviderStreamBroken: it did not answer.
     """
-    async with _client(call.silence) as client:
-        response = await _send(client, call)
+    async with _client(request.silence) as client:
+        response = await _send(client, request)
         chunks = cast("AsyncGenerator[bytes, None]", response.aiter_bytes())
         try:
-            body = Body(response.headers.get("content-type", ""), call, chunks)
+            body = ResponseBody(response.headers.get("content-type", ""), request, chunks)
             if not response.is_success:
-                raise await _refusal(response, body, call)
+                raise await _refusal(response, body, request)
             yield body
         finally:
             await close_chunks(chunks)
@@ -104,25 +104,27 @@ def _client(silence: float) -> httpx.AsyncClient:
     return httpx.AsyncClient(verify=certificates(trust_env=True), timeout=timeout)
 
 
-async def _send(client: httpx.AsyncClient, call: Call) -> httpx.Response:
-    request = client.build_request("POST", call.url, headers=dict(call.headers), content=call.body)
+async def _send(client: httpx.AsyncClient, request: HttpRequest) -> httpx.Response:
+    built = client.build_request(
+        "POST", request.url, headers=dict(request.headers), content=request.body
+    )
     try:
-        return await client.send(request, stream=True)
+        return await client.send(built, stream=True)
     except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
-        raise _unreachable(error, call) from None
+        raise _unreachable(error, request) from None
     except httpx.HTTPError as error:
-        raise _broken(error, call) from None
+        raise _broken(error, request) from None
     except (httpx.InvalidURL, ValueError) as error:
-        # a header or address that cannot be sent; the text may quote it
+        # a header or address that cannot be sent; the exception's text may quote it
         raise ProviderError(
-            f"{call.provider} cannot be asked: {type(error).__name__}", code="invalid_request"
+            f"{request.provider} cannot be asked: {type(error).__name__}", code="invalid_request"
         ) from None
 
 
-async def _refusal(response: httpx.Response, body: Body, call: Call) -> ProviderError:
-    """Read an error answer; how much of it can be read does not matter."""
+async def _refusal(response: httpx.Response, body: ResponseBody, request: HttpRequest) -> ProviderError:
+    """Return the error that an error answer means; its body may be cut or missing."""
     said = b""
-    with trio.move_on_after(call.silence):
+    with trio.move_on_after(request.silence):
         try:
             while len(said) < MAX_ERROR_BODY and (chunk := await body.read()):
                 said += chunk
@@ -130,31 +132,31 @@ async def _refusal(response: httpx.Response, body: Body, call: Call) -> Provider
             pass  # the status is known, and that is what counts
     return failures.to_error(
         failures.from_body(response.status_code, said),
-        provider=call.provider,
-        secret=call.secret,
+        provider=request.provider,
+        secret=request.secret,
         should_retry=response.headers.get("x-should-retry", ""),
         retry_after=failures.read_retry_after(response.headers, datetime.now(UTC)),
     )
 
 
-def _unreachable(error: httpx.HTTPError, call: Call) -> ProviderError:
-    """Tell why nobody was reached; httpx's text is the system's here, and says what to mend."""
+def _unreachable(error: httpx.HTTPError, request: HttpRequest) -> ProviderError:
+    """Return the error of a failed connection, with the system's reason."""
     why = cut_text(" ".join(str(error).split()), 200) or type(error).__name__
     return ProviderError(
-        f"{call.provider} cannot be reached at {_place(call.url)}: {why}",
+        f"{request.provider} cannot be reached at {_place(request.url)}: {why}",
         code="connect_error",
         retryable="CERTIFICATE" not in why,  # the next try would meet the same one
     )
 
 
-def _broken(error: httpx.HTTPError, call: Call) -> ProviderStreamBroken:
-    """Tell what ended a stream: silence or a lost connection.  httpx's own text is left out."""
+def _broken(error: httpx.HTTPError, request: HttpRequest) -> ProviderStreamBroken:
+    """Return the error of a stream that ended early: silence or a lost connection."""
     if isinstance(error, httpx.TimeoutException):
         return ProviderStreamBroken(
-            f"{call.provider} was silent for {call.silence:g} s", code="timeout", retryable=True
+            f"{request.provider} was silent for {request.silence:g} s", code="timeout", retryable=True
         )
     return ProviderStreamBroken(
-        f"the connection to {call.provider} broke ({type(error).__name__})",
+        f"the connection to {request.provider} broke ({type(error).__name__})",
         code="connection_lost",
         retryable=True,
     )

@@ -1,9 +1,10 @@
-"""Server-sent events, as bytes come in: pure, no I/O.
+"""A parser of server-sent events.  Pure.
 
-One rule: how the bytes were cut by the network changes nothing; every split gives the same events.
-For providers only.  Follows the HTML standard, "Interpreting an event stream"
+Rule: every way of splitting the bytes gives the same events.
+
+Follows the HTML standard, "Interpreting an event stream"
 (https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation), except
-that an event the stream ends in is not dropped: servers forget the blank line after the last one.
+that an unfinished event at the end is not dropped: servers forget the blank line after the last one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 
 @attrs.frozen
 class SseEvent:
-    """One event; *event* is its type, ``message`` unless the server named another."""
+    """One event; *event* is its type, ``message`` unless the server sent another."""
 
     data: str
     event: str = "message"
@@ -31,7 +32,7 @@ class SseEvent:
 class SseParser:
     """Turns the bytes of one stream into events.
 
-    Comments and unknown fields are dropped; ``id`` and ``retry`` too, as no model stream resumes.
+    Comments and unknown fields are dropped, also ``id`` and ``retry``: model streams cannot resume.
     """
 
     def __init__(self, limit: int = MAX_EVENT) -> None:

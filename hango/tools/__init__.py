@@ -1,8 +1,8 @@
-"""Tools: what they are, how they are registered, and the one place where they are called.
+"""Tools: how they are made, registered and called.
 
-Rule: a tool runs only through a `ToolSet`, which holds the allow-list at the call, turns everything
-that goes wrong into an error result, and starts an unsafe call once, however often its turn is driven.
-The agent loop knows views as its ``Toolbox``.
+Rule: a tool runs only through a `ToolSet`.  It checks the allow-list at each call, turns every failure
+into an error result, and starts an unsafe call once, however often its turn is tried.  To the agent
+loop it is the ``Toolbox``.
 """
 
 from hango.threads import Threads

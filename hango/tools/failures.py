@@ -1,4 +1,4 @@
-"""What a failed call tells: the model a type and a bounded message, the log a type and frames."""
+"""Failed tool calls: the message for the model, the cause for the log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hango.safe_errors import MAX_MESSAGE, describe, error_message, flatten, for
 
 
 class ErrorKind(StrEnum):
-    """Why a call came to an error; the closed set of ``error.type``."""
+    """Why a call failed; the closed set of ``error.type``."""
 
     UNKNOWN_TOOL = "unknown_tool"
     NOT_ALLOWED = "not_allowed"
@@ -26,19 +26,19 @@ class ErrorKind(StrEnum):
     TOOL_ERROR = "tool_error"  # the tool itself returned an error result
 
 
-_LEAD = {
+_PREFIX = {
     ErrorKind.INVALID_ARGUMENTS: "the arguments do not fit, so the tool did not run: ",
     ErrorKind.INVALID_RESULT: "the tool ran, but what it returned cannot be used: ",
 }
 
 
 @attrs.frozen
-class Failure:
-    """A call that came to an error.
+class CallFailure:
+    """A call that failed.
 
     Attributes:
         message: for the model; bounded, without secrets, never empty.
-        cause: type and frames, for the log; empty when nothing was raised.
+        cause: type and stack frames, for the log; empty when nothing was raised.
     """
 
     kind: ErrorKind
@@ -46,14 +46,14 @@ class Failure:
     cause: str = ""
 
     @classmethod
-    def of(cls, kind: ErrorKind, error: BaseException) -> Failure:
-        """Describe what was raised; of a group, its first errors."""
-        message = _LEAD.get(kind, "") + "; ".join(_said(leaf, kind) for leaf in flatten(error))
+    def of(cls, kind: ErrorKind, error: BaseException) -> CallFailure:
+        """Make the failure of a call that raised *error*; a group is described by its first errors."""
+        message = _PREFIX.get(kind, "") + "; ".join(_text(leaf, kind) for leaf in flatten(error))
         return cls(kind, cut_text(message, MAX_MESSAGE), format_frames(error))
 
 
-def _said(error: BaseException, kind: ErrorKind) -> str:
-    """Return what the model is told of one error: of our own, about its arguments, just the message."""
+def _text(error: BaseException, kind: ErrorKind) -> str:
+    """Return the model's text for one error; hango's own, about arguments, need no type."""
     if kind is not ErrorKind.EXCEPTION and isinstance(error, InvalidInput):
         return error_message(error) or describe(error)
     return describe(error)

@@ -1,8 +1,8 @@
-"""The tools a process has, and the views of them that agents get.
+"""The tools of a process, and the sets of them that agents may use.
 
-Rule: no failure of a tool gets past `ToolSet.call`: it comes back as an error result that is bounded,
-clean and never empty.  What does get past it is `trio.Cancelled`, and the ledger's errors.  The
-allow-list is held here, at the call.
+Rule: no failure of a tool gets out of `ToolSet.call`: it is returned as an error result that is
+bounded, clean and never empty.  Only `trio.Cancelled` and the ledger's errors are raised.  The
+allow-list is checked here, at the call.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from hango.errors import RegistrationError
 from hango.safe_errors import MAX_MESSAGE
 from hango.telemetry import metrics, names
 from hango.threads import Threads
-from hango.tools.failures import ErrorKind, Failure
+from hango.tools.failures import CallFailure, ErrorKind
 from hango.tools.replay import MAY_HAVE, RECORDED, denied, once
 from hango.tools.tool import Tool, as_result
 
-UNKNOWN = "_unknown"  # label of names no registry knows: a model makes up as many as it likes
-MAX_ECHO = 80  # bytes of a name or argument text that are told back
+UNKNOWN = "_unknown"  # label of names that are not registered: a model makes up any number of them
+MAX_ECHO = 80  # bytes of a name or argument text that are quoted back to the model
 
 Bound: TypeAlias = Mapping[str, object]
 """Arguments as a tool's function takes them, by name."""
@@ -61,10 +61,10 @@ class Registry:
         return tuple(sorted(self._tools))
 
     def view(self, allow: Sequence[str], *, timeout: float, result_limit: int) -> ToolSet:
-        """Return the part of the tools that *allow* names; empty means all of them.
+        """Return the tools that *allow* names; empty means all.
 
         Args:
-            allow: names; those not registered are passed over.
+            allow: names; those not registered are left out.
             timeout: seconds one call may take; a tool's own limit holds when it is shorter.
             result_limit: bytes of UTF-8 a result may have.
         """
@@ -78,7 +78,7 @@ class ToolSet:
 
     Attributes:
         _tools: by name, sorted; what is not here cannot be called.
-        _registered: all names there are, for telling a forbidden tool from an invented one.
+        _registered: the names of all tools, to tell a forbidden one from one that does not exist.
         _timeout: seconds.
         _result_limit: bytes.
     """
@@ -90,109 +90,110 @@ class ToolSet:
     _result_limit: int
 
     def definitions(self) -> Sequence[ToolDefinition]:
-        """Return what the model is told, by name, so that it is the same every time."""
+        """Return the definitions sent to the model, by name, so that they are the same every time."""
         return tuple(tool.definition for tool in self._tools.values())
 
     # A tool that raises KeyboardInterrupt is a tool that failed.  Ctrl-C is not: under protection it
-    # is raised in the main task, wherever it is pressed.
+    # is raised in the main task, whatever runs then.
     @trio.lowlevel.enable_ki_protection
     async def call(self, call: ToolUseBlock, context: ToolContext, ledger: Ledger) -> Result:
-        """Run one call, or tell what came of it before, if its tool must not just run twice.
+        """Run one call, or return its recorded result if its tool must not simply run twice.
 
-        Every failure of the tool is an error result.  Cancelled midway, nothing comes back, whatever
-        the tool makes of it.
+        Every failure of the tool is an error result.  If the call is cancelled, `trio.Cancelled` is
+        raised, whatever the tool does with it.
 
         Raises:
-            StoreError: as *ledger* does; of tools that are `read_only` or `idempotent` it is not asked.
+            StoreError: from *ledger*, which is not used for `read_only` and `idempotent` tools.
         """
         bound = self._refusal(call) or self._bound(call)
-        if isinstance(bound, Failure):
-            return self._told(call.name, bound)
+        if isinstance(bound, CallFailure):
+            return self._to_result(call.name, bound)
         tool = self._tools[call.name]
         body = partial(self._run, tool, bound, context)
         if tool.effects not in RECORDED:
             return await body()
         outcome = await once(tool, context, ledger, body)
-        return self._told(tool.name, outcome) if isinstance(outcome, Failure) else outcome
+        return self._to_result(tool.name, outcome) if isinstance(outcome, CallFailure) else outcome
 
     async def deny(
         self, call: ToolUseBlock, reason: str, context: ToolContext, ledger: Ledger
     ) -> Result:
-        """Answer a call that a guardrail denies; its body does not start.
+        """Answer a call that a guardrail denied; the tool does not run.
 
-        But if it had been permitted, and begun, in an earlier execution, that is told.
+        If an earlier execution had permitted and started the call, the answer says so.
 
         Raises:
-            StoreError: as *ledger* does; of tools that are `read_only` or `idempotent` it is not asked.
+            StoreError: from *ledger*, which is not used for `read_only` and `idempotent` tools.
         """
         tool = self._tools.get(call.name)
-        denial = Failure(ErrorKind.DENIED, f"denied: {reason}")
+        denial = CallFailure(ErrorKind.DENIED, f"denied: {reason}")
         if tool is None or tool.effects not in RECORDED:
-            return self._told(call.name, denial)
+            return self._to_result(call.name, denial)
         outcome = await denied(tool, context, ledger, denial)
-        return self._told(tool.name, outcome) if isinstance(outcome, Failure) else outcome
+        return self._to_result(tool.name, outcome) if isinstance(outcome, CallFailure) else outcome
 
-    def _refusal(self, call: ToolUseBlock) -> Failure | None:
-        """Return why the call is not even tried."""
+    def _refusal(self, call: ToolUseBlock) -> CallFailure | None:
+        """Return why the call cannot run; None when it can."""
         tool = self._tools.get(call.name)
         if tool is None:
             known = call.name in self._registered
             kind = ErrorKind.NOT_ALLOWED if known else ErrorKind.UNKNOWN_TOOL
             offered = cut_text(", ".join(self._tools) or "none", MAX_MESSAGE // 2)
-            return Failure(kind, f"unknown tool {_echo(call.name)}; available: {offered}")
+            return CallFailure(kind, f"unknown tool {_echo(call.name)}; available: {offered}")
         if call.raw_input is not None:
-            return Failure(
+            return CallFailure(
                 ErrorKind.INVALID_ARGUMENTS,
                 f"the arguments are not a JSON object, so {tool.name} did not run: "
                 f"{_echo(call.raw_input)}",
             )
         if tool.in_thread and self._threads.exhausted:
-            return Failure(
-                ErrorKind.STUCK_THREADS, f"{tool.name} did not run: too many calls hang already"
+            return CallFailure(
+                ErrorKind.STUCK_THREADS,
+                f"{tool.name} did not run: too many earlier calls have not returned yet",
             )
         return None
 
-    def _bound(self, call: ToolUseBlock) -> Bound | Failure:
-        """Return the arguments as the tool takes them, or what is wrong with them."""
+    def _bound(self, call: ToolUseBlock) -> Bound | CallFailure:
+        """Return the arguments for the function, or what is wrong with them."""
         try:
             return self._tools[call.name].bind(call.input)
         except BaseException as error:  # noqa: BLE001  # checking may run code of the tool's types
-            return Failure.of(ErrorKind.INVALID_ARGUMENTS, error)
+            return CallFailure.of(ErrorKind.INVALID_ARGUMENTS, error)
 
     async def _run(self, tool: Tool, bound: Bound, context: ToolContext) -> Result:
-        """Run the tool's body, within its time."""
+        """Run the tool's function within its time limit."""
         seconds = self._timeout if tool.timeout is None else min(tool.timeout, self._timeout)
         with trio.move_on_after(seconds):
             outcome = await self._attempt(tool, bound, context)
-            # A cancel that the tool swallowed, turned into another error or put into a group comes
-            # back here, as itself: to the scope above if it was the timeout's, to the caller if not.
+            # The tool may have swallowed a cancel, or raised another error or a group instead.  Here it
+            # is raised again: it ends at the scope above if it was the timeout's, else at the caller.
             await trio.lowlevel.checkpoint_if_cancelled()
-            return self._told(tool.name, outcome)
+            return self._to_result(tool.name, outcome)
         late = f"{tool.name} took longer than {seconds:g} s and was stopped"
         warning = f"; {MAY_HAVE}" if tool.effects in RECORDED else ""
-        return self._told(tool.name, Failure(ErrorKind.TIMEOUT, late + warning))
+        return self._to_result(tool.name, CallFailure(ErrorKind.TIMEOUT, late + warning))
 
-    async def _attempt(self, tool: Tool, bound: Bound, context: ToolContext) -> Result | Failure:
-        """Try the call; the border where whatever a tool raises becomes a value."""
+    async def _attempt(self, tool: Tool, bound: Bound, context: ToolContext) -> Result | CallFailure:
+        """Run the function; whatever it raises becomes a value."""
         stage = ErrorKind.EXCEPTION
         try:
             value = await tool.invoke(bound, context, self._threads)
             stage = ErrorKind.INVALID_RESULT
             return as_result(value)
         except BaseException as error:  # noqa: BLE001  # SystemExit too; `_run` raises a cancel anew
-            return Failure.of(stage, error)
+            return CallFailure.of(stage, error)
 
-    def _told(self, name: str, outcome: Result | Failure) -> Result:
-        """Return *outcome* as the model gets it; report it if it is an error."""
-        if isinstance(outcome, Failure):
+    def _to_result(self, name: str, outcome: Result | CallFailure) -> Result:
+        """Return the result for the model; count and log it if it is an error."""
+        if isinstance(outcome, CallFailure):
             self._report(name, outcome)
             return Result(self._cut_error(outcome.message), is_error=True)
         if outcome.is_error:
-            self._report(name, Failure(ErrorKind.TOOL_ERROR, ""))
+            self._report(name, CallFailure(ErrorKind.TOOL_ERROR, ""))
         return self._cut(outcome)
 
-    def _report(self, name: str, failure: Failure) -> None:
-        """Count and log a failure: no arguments, no message, no made-up name."""
+    def _report(self, name: str, failure: CallFailure) -> None:
+        """Count and log a failure, without arguments, message or unregistered names."""
         label = name if name in self._registered else UNKNOWN
         metrics.tool_errors.add(1, {names.TOOL_NAME: label, names.ERROR_TYPE: failure.kind.value})
         level = logging.WARNING if failure.kind is ErrorKind.EXCEPTION else logging.INFO

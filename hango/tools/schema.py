@@ -1,7 +1,7 @@
-"""The JSON Schema of a tool's arguments: checked once at registration, used at every call.
+"""The JSON Schema of a tool's arguments: checked at registration, used at every call.
 
-Rule: a schema stands on its own.  It is of draft 2020-12, describes an object, refers to nothing
-outside itself (so nothing is ever fetched) and never to itself without end (so validation terminates).
+Rule: a schema is of draft 2020-12, describes an object, refers to nothing outside itself (nothing is
+ever fetched) and never to itself without end (validation terminates).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hango.domain import JsonObject
 from hango.errors import InvalidInput
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-MAX_VIOLATIONS = 3  # told at once; a model repairs a few, and the rest often follow from them
+MAX_VIOLATIONS = 3  # in one message: a model repairs a few, and the rest often follow from them
 MAX_VIOLATION = 400  # bytes each; jsonschema quotes the offending value
 
 # Keywords whose schemas are applied to the same value, not to a part of it:
@@ -32,10 +32,10 @@ _Lookup = Callable[[str], object]
 
 
 def compile_schema(schema: JsonObject) -> Draft202012Validator:
-    """Check *schema* and return what validates arguments against it.
+    """Check *schema* and return a validator of arguments.
 
     Raises:
-        InvalidInput: it is not a valid schema of an object, or it reaches outside itself.
+        InvalidInput: it is not a valid schema of an object, or refers to something outside itself.
     """
     if schema.get("type") != "object":
         raise InvalidInput('its schema must be of "type": "object"')
@@ -54,19 +54,19 @@ def compile_schema(schema: JsonObject) -> Draft202012Validator:
 
 
 def check_arguments(validator: Draft202012Validator, arguments: JsonObject) -> None:
-    """Compare *arguments* with a compiled schema.
+    """Check *arguments* against a compiled schema.
 
     Raises:
-        InvalidInput: they do not fit; its text names the first violations, bounded.
+        InvalidInput: they violate it; the text names the first violations, bounded.
     """
     found = list(islice(validator.iter_errors(arguments), MAX_VIOLATIONS))
     if found:
-        told = (f"{e.json_path}: {cut_text(e.message, MAX_VIOLATION)}" for e in found)
-        raise InvalidInput("; ".join(told))
+        violations = (f"{e.json_path}: {cut_text(e.message, MAX_VIOLATION)}" for e in found)
+        raise InvalidInput("; ".join(violations))
 
 
 def _check_references(schema: JsonObject) -> None:
-    """Refuse references that leave the schema, lead nowhere, or go round in a circle."""
+    """Refuse references to outside, to nothing, and in a circle."""
     resolver = Registry().with_resource("", DRAFT202012.create_resource(schema)).resolver()
 
     def lookup(reference: str) -> object:
@@ -85,9 +85,9 @@ def _check_references(schema: JsonObject) -> None:
 
 
 def _check_ends(node: object, lookup: _Lookup, ends: dict[int, bool]) -> None:
-    """Follow what applies to the same value; coming back means validation would never end.
+    """Refuse a schema that applies itself to the same value, since validating it would never end.
 
-    *ends* holds what was visited, by id: False while under way, True when known to end.
+    *ends* holds the visited schemas by id: False while they are being followed, True when they end.
     """
     if ends.setdefault(id(node), False):
         return
@@ -113,7 +113,7 @@ def _in_place(node: object, lookup: _Lookup) -> Iterator[object]:
 
 
 def _objects(node: object) -> Iterator[Mapping[str, object]]:
-    """Yield every object in a schema, data such as defaults included: too strict beats too lax."""
+    """Yield every object in a schema, also in data such as defaults: better too strict than too lax."""
     if isinstance(node, Mapping):
         yield node
         for value in node.values():

@@ -1,7 +1,7 @@
-"""From a function to a tool: its schema, its description, and how arguments become parameters.
+"""From a function to a tool: its schema, its description, and the conversion of arguments.
 
-Rule: what a signature and a docstring say is read by libraries (inspect, pydantic, docstring-parser);
-this module only joins what they found, and names the parameter when they cannot.
+inspect, pydantic and docstring-parser do the reading; this module joins what they found, and names the
+parameter when they cannot.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _PLAIN = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 
 
 Function: TypeAlias = Callable[..., object]  # type: ignore[explicit-any]  # any parameters, that is
-"""What tools are made of: any async or sync function."""
+"""Any async or sync function."""
 
 
 @attrs.frozen
 class Signature:
-    """What a function says of itself.
+    """What a function's signature and docstring say.
 
     Attributes:
         description: its docstring without the sections; empty when it has none.
@@ -47,7 +47,7 @@ class Signature:
 
 
 def takes_context(function: Function) -> bool:
-    """Tell whether the first parameter is annotated `ToolContext`."""
+    """Return whether the first parameter is annotated `ToolContext`."""
     names = list(inspect.signature(function).parameters)
     return bool(names) and _hints(function).get(names[0]) is ToolContext
 
@@ -56,14 +56,14 @@ def read_signature(function: Function) -> Signature:
     """Read *function*'s signature and docstring.
 
     Raises:
-        InvalidInput: no schema can be made of it; the text says why.
+        InvalidInput: no schema can be made from it; the text says why.
     """
     documented = _documented(function)
     model = _arguments_model(function)
     try:
         schema = model.model_json_schema()
     except (PydanticUserError, TypeError, ValueError) as error:
-        raise InvalidInput(f"no JSON Schema can be made of its parameters: {error}") from None
+        raise InvalidInput(f"no JSON Schema can be made from its parameters: {error}") from None
 
     def convert(arguments: JsonObject) -> Mapping[str, object]:
         try:
@@ -74,9 +74,9 @@ def read_signature(function: Function) -> Signature:
         # only what was given, so that the function's own defaults stay its own
         return {str(fields[name].alias): getattr(values, name) for name in values.model_fields_set}
 
-    for name, told in documented.parameters.items():
+    for name, text in documented.parameters.items():
         if name in schema.get("properties", {}):
-            schema["properties"][name].setdefault("description", told)
+            schema["properties"][name].setdefault("description", text)
     return Signature(documented.description, cast("JsonObject", _tidy(schema)), convert)
 
 
@@ -107,7 +107,7 @@ def _arguments_model(function: Function) -> type[BaseModel]:
     try:
         return create_model("Arguments", __config__=_CONFIG, **fields)  # type: ignore[call-overload, no-any-return]  # fields are data here
     except (PydanticUserError, NameError, TypeError, ValueError) as error:
-        raise InvalidInput(f"no JSON Schema can be made of its parameters: {error}") from None
+        raise InvalidInput(f"no JSON Schema can be made from its parameters: {error}") from None
 
 
 def _annotation(parameter: inspect.Parameter, hints: Mapping[str, object]) -> object:
@@ -153,7 +153,7 @@ def _tidy_value(key: str, value: object) -> object:
 
 
 def _violations(error: ValidationError) -> str:
-    """Say what pydantic found, without the values it found it in."""
+    """Return pydantic's first findings, without the values."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     return "; ".join(f"$.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in found[:3])
 

@@ -1,7 +1,7 @@
-"""A tool: a function with a name, a schema and a promise about what happens if it runs twice.
+"""A tool: a function with a name, a schema and a declaration of what happens if it runs twice.
 
-Rule: everything that can be wrong with a tool is wrong when it is made, as a `RegistrationError` that
-names it and its module; a tool that exists can be called.
+Rule: every mistake in a tool is found when it is made, as a `RegistrationError` that names the tool and
+its module.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from hango.tools.signature import Function, read_signature, takes_context
 
 @attrs.frozen(eq=False)
 class Tool:
-    """A tool.  `tool` makes one of a function; made directly it takes any schema.
+    """A tool.  `tool` makes one from a function; the class itself takes any schema.
 
     Attributes:
-        name: what models call it, unique in a registry.
-        description: what models are told; policy on when to use it belongs here.
+        name: what models call it by, unique in a registry.
+        description: what models read about it; policy on when to use it belongs here.
         parameters: JSON Schema (2020-12) of an object.
         effects: what happens if it runs twice for one call.
         function: async or sync (then it runs in a thread); called with the arguments by name, after the
@@ -52,7 +52,7 @@ class Tool:
     _validator: Draft202012Validator = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Check all there is to check, and keep what the check has made."""
+        """Check everything, and keep what the checks computed."""
         where = f"tool {_shown(self.name)} of {self.module}"
         try:
             self._check()
@@ -86,19 +86,19 @@ class Tool:
 
     @property
     def definition(self) -> ToolDefinition:
-        """Return it as a model is told of it."""
+        """Return the definition that is sent to a model."""
         return ToolDefinition(self.name, self.description, self.parameters)
 
     @property
     def in_thread(self) -> bool:
-        """Whether it is sync, and so runs in a thread."""
+        """Whether it is sync, so that it runs in a thread."""
         return not is_async(self.function)
 
     def bind(self, arguments: JsonObject) -> Mapping[str, object]:
-        """Check *arguments* and return what the function takes, by name.
+        """Check *arguments* and return the parameters of the function, by name.
 
         Raises:
-            InvalidInput: they violate the schema; nothing has run.
+            InvalidInput: they violate the schema; the function has not run.
         """
         clean = cast("JsonObject", clean_json(arguments))
         check_arguments(self._validator, clean)
@@ -107,9 +107,9 @@ class Tool:
     async def invoke(
         self, bound: Mapping[str, object], context: ToolContext, threads: Threads
     ) -> object:
-        """Run the function on what `bind` returned; raises and returns whatever it does.
+        """Call the function with what `bind` returned; returns and raises what the function does.
 
-        Cancelled midway, a sync function goes on in its thread, and its result is dropped.
+        If cancelled, a sync function goes on in its thread and its result is dropped.
         """
         before = (context,) if self._takes_context else ()
         function = partial(self.function, *before, **bound)
@@ -119,7 +119,7 @@ class Tool:
 
 
 def as_result(value: object) -> Result:
-    """Make a result of what a tool returned.
+    """Make a result from what a tool returned.
 
     Raises:
         InvalidInput: it is neither text nor JSON-able data nor a `Result` of such.
@@ -135,7 +135,7 @@ def as_result(value: object) -> Result:
 def _as_text(value: object) -> str:
     if value is None:
         return NO_OUTPUT
-    # a text of a kind of its own (an enum's, a template's) is taken for what it says
+    # a subclass of str (an enum's, a template's) is taken as plain text
     return (str.__str__(value) or NO_OUTPUT) if isinstance(value, str) else dump_json(value)
 
 
@@ -167,7 +167,7 @@ def tool(
     timeout: float | None = None,
     name: str | None = None,
 ) -> Tool | Callable[[Function], Tool]:
-    """Make a `Tool` of an async or sync function.
+    """Make a `Tool` from an async or sync function.
 
     The schema comes from the signature (every parameter needs an annotation) and the docstring, whose
     Args section describes the parameters.

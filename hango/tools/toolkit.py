@@ -1,7 +1,6 @@
-"""A set of tools for runs outside a database: the direct door's.
+"""The tools of in-process runs (`hango.Agent`), which need no database.
 
-Rule: what it holds is decided when it is made, and it serves only while it is open.  The tools, and how
-they are called, are those of durable runs.
+Tools and calls are those of durable runs.  A toolkit can be used only while it is open.
 """
 
 from __future__ import annotations
@@ -26,13 +25,12 @@ class Toolkit:
 
     Attributes:
         tools: of the caller's own.
-        builtins: which of those that come with hango it has: all (True), none (False), or by name,
-            where those not named are in.  Leaving out one that does not exist is no mistake, wanting
-            it is.
-        http_fetch_allowed_hosts: where ``http_fetch`` may go; empty is nowhere.
+        builtins: which of hango's own tools it has: all (True), none (False), or by name; those not
+            named are included.  To include one that does not exist is an error, to exclude it is not.
+        http_fetch_allowed_hosts: hosts that ``http_fetch`` may fetch from; empty for none.
 
     Raises:
-        RegistrationError: a tool is none, a name is taken, or *builtins* is no choice that can be made.
+        RegistrationError: something is not a tool, a name is taken, or *builtins* is not as above.
         InvalidInput: an entry of *http_fetch_allowed_hosts* cannot be read.
     """
 
@@ -43,7 +41,7 @@ class Toolkit:
     _open: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Register what it has."""
+        """Register the tools."""
         for tool in (*self._builtins(), *self.tools):
             self._registry.register(tool)
 
@@ -64,7 +62,7 @@ class Toolkit:
         return [tool for name, tool in known.items() if chosen.get(name, True)]
 
     async def __aenter__(self) -> Self:
-        """Open it."""
+        """Open the toolkit."""
         self._open = True
         return self
 
@@ -74,7 +72,7 @@ class Toolkit:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close it: no run begins with it any more."""
+        """Close the toolkit: no further run can begin with it."""
         self._open = False
 
     def names(self) -> tuple[str, ...]:

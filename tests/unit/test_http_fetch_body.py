@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hango.errors import InvalidInput
-from hango.tools.fetch import Body, read_body
+from hango.tools.fetch import FetchedBody, read_body
 from hango.tools.fetch.body import MAX_OVERHEAD, is_text
 
 pytestmark = pytest.mark.rule(22)
@@ -19,7 +19,9 @@ pytestmark = pytest.mark.rule(22)
 LIMIT = 1000
 
 
-async def read(chunks: Iterable[bytes], encoding: str = "", limit: int = LIMIT) -> tuple[Body, int]:
+async def read(
+    chunks: Iterable[bytes], encoding: str = "", limit: int = LIMIT
+) -> tuple[FetchedBody, int]:
     """Read *chunks*; return the body, and how many of them were asked for."""
     taken = 0
 
@@ -63,7 +65,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 async def test_every_packing_comes_out_as_it_went_in(encoding: str, data: bytes, size: int) -> None:
     """E11: wherever the network cuts it."""
     body, _ = await read(in_pieces(PACKERS[encoding](data), size), encoding)
-    assert body == Body(data, truncated=False)
+    assert body == FetchedBody(data, truncated=False)
 
 
 @given(parts=st.lists(st.binary(max_size=50), min_size=1, max_size=5), size=st.integers(1, 50))
@@ -85,7 +87,7 @@ async def test_the_bound_is_exact_on_unpacked_bytes(
 ) -> None:
     """E11: a body of just the bound is whole, one byte more is not."""
     body, _ = await read([PACKERS[encoding](b"x" * length)], encoding)
-    assert body == Body(b"x" * min(length, LIMIT), truncated)
+    assert body == FetchedBody(b"x" * min(length, LIMIT), truncated)
 
 
 async def test_a_bomb_is_not_unpacked() -> None:
@@ -94,7 +96,7 @@ async def test_a_bomb_is_not_unpacked() -> None:
     packed = b"".join(packer.compress(b"\0" * 1_000_000) for _ in range(150)) + packer.flush()
     assert 65536 < len(packed) < 160_000
     body, taken = await read(in_pieces(packed, 65536), "gzip")
-    assert body == Body(b"\0" * LIMIT, truncated=True)
+    assert body == FetchedBody(b"\0" * LIMIT, truncated=True)
     assert taken == 1
 
 
@@ -109,7 +111,7 @@ async def test_an_endless_body_that_unpacks_to_nothing_is_left_too() -> None:
     """E11: members without content, one after the other."""
     empty = gzip.compress(b"") * 1000
     body, taken = await read((empty for _ in iter(int, 1)), "gzip")
-    assert body == Body(b"", truncated=True)
+    assert body == FetchedBody(b"", truncated=True)
     assert taken <= (LIMIT + MAX_OVERHEAD) // len(empty) + 1
 
 
@@ -168,13 +170,13 @@ async def test_what_is_not_packed_as_declared_is_an_error(data: bytes, encoding:
 )
 def test_bytes_become_text(data: bytes, content_type: str, text: str | None) -> None:
     """By mark, declaration or UTF-8; a codec that is no charset is not used, and NUL means binary."""
-    assert Body(data, truncated=False).text(content_type) == text
+    assert FetchedBody(data, truncated=False).text(content_type) == text
 
 
 @given(st.binary(max_size=200), st.booleans(), st.text(max_size=30))
 def test_decoding_never_raises(data: bytes, truncated: bool, charset: str) -> None:  # noqa: FBT001  # given
     """Whatever the bytes and the declared charset."""
-    Body(data, truncated).text(f"text/plain; charset={charset}")
+    FetchedBody(data, truncated).text(f"text/plain; charset={charset}")
 
 
 def _words(text: str) -> list[str]:
@@ -194,14 +196,14 @@ mbcs oem uu quopri hex bz2 zip base64 rot13 iso-8859-15 iso-8859-16 iso8859-8-i 
 @given(st.binary(max_size=40), st.booleans())
 def test_no_charset_python_knows_can_raise(name: str, data: bytes, truncated: bool) -> None:  # noqa: FBT001  # given
     """Some of Python's codecs are no charsets and refuse, warn or unpack."""
-    Body(data, truncated).text(f"text/plain; charset={name}")
+    FetchedBody(data, truncated).text(f"text/plain; charset={name}")
 
 
 def test_a_character_cut_by_the_bound_is_left_out() -> None:
     """C10: half a character is not shown as a broken one; in a whole body it is."""
     half = "aü".encode()[:-1]
-    assert Body(half, truncated=True).text("") == "a"
-    assert Body(half, truncated=False).text("") == "a\ufffd"
+    assert FetchedBody(half, truncated=True).text("") == "a"
+    assert FetchedBody(half, truncated=False).text("") == "a\ufffd"
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ RESULTS = (ToolResultBlock("a", "noon\n"), ToolResultBlock("b", "no such zone", 
 async def test_results_are_retold() -> None:
     """In their order, errors as errors; it asks for nothing again."""
     answer = collect(await events_of(*history(*RESULTS)))
-    assert answer.content == (TextBlock("X: noon\nY: that did not work: no such zone"),)
+    assert answer.content == (TextBlock("X: noon\nY: failed: no such zone"),)
 
 
 async def test_a_prompt_after_results_is_a_prompt() -> None:

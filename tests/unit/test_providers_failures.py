@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hango.errors import ContextExceeded
-from hango.providers.failures import Failure, from_body, in_band, to_error
+from hango.providers.failures import ErrorReply, from_body, in_band, to_error
 
 KEY = "sk-test-0123456789"
 
@@ -25,36 +25,36 @@ def body(value: object) -> bytes:
         # OpenAI
         (
             {"error": {"message": "m", "type": "invalid_request_error", "code": "model_not_found"}},
-            Failure("m", "model_not_found", 400),
+            ErrorReply("m", "model_not_found", 400),
         ),
         (
             {"error": {"message": "m", "type": "server_error", "code": None}},
-            Failure("m", "server_error", 400),
+            ErrorReply("m", "server_error", 400),
         ),
         # OpenRouter, Google, vLLM, Ollama, FastAPI
-        ({"error": {"message": "m", "code": 400}}, Failure("m", "", 400)),
+        ({"error": {"message": "m", "code": 400}}, ErrorReply("m", "", 400)),
         (
             [{"error": {"message": "m", "code": 400, "status": "NOT_FOUND"}}],
-            Failure("m", "NOT_FOUND", 400),
+            ErrorReply("m", "NOT_FOUND", 400),
         ),
         (
             {"object": "error", "message": "m", "type": "BadRequestError", "code": 400},
-            Failure("m", "BadRequestError", 400),
+            ErrorReply("m", "BadRequestError", 400),
         ),
-        ({"error": "m"}, Failure("m", "", 400)),
-        ({"detail": "m"}, Failure("m", "", 400)),
-        ({"detail": [{"loc": ["body"]}]}, Failure('[{"loc": ["body"]}]', "", 400)),
+        ({"error": "m"}, ErrorReply("m", "", 400)),
+        ({"detail": "m"}, ErrorReply("m", "", 400)),
+        ({"detail": [{"loc": ["body"]}]}, ErrorReply('[{"loc": ["body"]}]', "", 400)),
         # Anthropic behind a gateway: its outer type names nothing
         (
             {"type": "error", "error": {"type": "overloaded_error", "message": "m"}},
-            Failure("m", "overloaded_error", 400),
+            ErrorReply("m", "overloaded_error", 400),
         ),
-        ({"type": "error", "message": "m"}, Failure("m", "", 400)),
-        ("m", Failure("m", "", 400)),
+        ({"type": "error", "message": "m"}, ErrorReply("m", "", 400)),
+        ("m", ErrorReply("m", "", 400)),
         ({"error": {"message": "m", "code": "odd name!<b>" + "x" * 100}}, None),
     ],
 )
-def test_bodies_of_every_shape_are_read(value: object, failure: Failure | None) -> None:
+def test_bodies_of_every_shape_are_read(value: object, failure: ErrorReply | None) -> None:
     """A17: each server has its own idea of an error."""
     found = from_body(400, body(value))
     assert found == failure if failure else len(found.code) <= 64
@@ -79,7 +79,7 @@ def test_bodies_of_every_shape_are_read(value: object, failure: Failure | None) 
 def test_bodies_that_are_not_json_are_told_in_a_line(page: bytes, said: str | None) -> None:
     """A17: a gateway's page is not taken for JSON."""
     found = from_body(502, page)
-    assert found == Failure(found.message if said is None else said, "", 502)
+    assert found == ErrorReply(found.message if said is None else said, "", 502)
 
 
 @given(st.binary(max_size=60) | st.recursive(st.none() | st.text(), st.lists).map(body))
@@ -94,14 +94,14 @@ def test_no_body_breaks_the_reader(data: bytes) -> None:
 @pytest.mark.rule(16)
 def test_passing_errors_are_retryable(status: int) -> None:
     """Statuses that speak of now, not of the request."""
-    assert to_error(Failure("", "", status), provider="p").retryable
+    assert to_error(ErrorReply("", "", status), provider="p").retryable
 
 
 @pytest.mark.parametrize("status", [301, 400, 401, 402, 403, 404, 413, 422])
 @pytest.mark.rule(16)
 def test_lasting_errors_are_not(status: int) -> None:
     """A17: the same request would fail again."""
-    assert not to_error(Failure("", "", status), provider="p").retryable
+    assert not to_error(ErrorReply("", "", status), provider="p").retryable
 
 
 @pytest.mark.parametrize(
@@ -140,30 +140,30 @@ def test_no_error_is_no_failure(value: dict[str, object]) -> None:
 
 def test_no_wait_helps_an_empty_account() -> None:
     """A17: a quota used up comes as 429 and is not a rate limit."""
-    assert not to_error(Failure("m", "insufficient_quota", 429), provider="p").retryable
+    assert not to_error(ErrorReply("m", "insufficient_quota", 429), provider="p").retryable
 
 
 def test_the_server_may_say_whether_to_retry() -> None:
     """Its word overrules its status; nonsense does not."""
     for status, word, retryable in [(500, "false", False), (400, "True", True), (500, "maybe", True)]:
-        error = to_error(Failure("", "", status), provider="p", should_retry=word)
+        error = to_error(ErrorReply("", "", status), provider="p", should_retry=word)
         assert error.retryable is retryable
 
 
 @pytest.mark.parametrize(
     "failure",
     [
-        Failure("m", "context_length_exceeded", 400),
-        Failure("This model's maximum context length is 8192 tokens.", "BadRequestError", 400),
-        Failure(
+        ErrorReply("m", "context_length_exceeded", 400),
+        ErrorReply("This model's maximum context length is 8192 tokens.", "BadRequestError", 400),
+        ErrorReply(
             "request (9 tokens) exceeds the available context size", "exceed_context_size_error", 500
         ),
-        Failure("prompt is too long: 9 tokens > 8 maximum", "invalid_request_error", 400),
-        Failure("Your input exceeds the context window of this model.", "", 0),
+        ErrorReply("prompt is too long: 9 tokens > 8 maximum", "invalid_request_error", 400),
+        ErrorReply("Your input exceeds the context window of this model.", "", 0),
     ],
 )
 @pytest.mark.rule(15)
-def test_a_conversation_too_long_is_an_error_of_its_own(failure: Failure) -> None:
+def test_a_conversation_too_long_is_an_error_of_its_own(failure: ErrorReply) -> None:
     """B12: by code or by sentence, whatever the status."""
     error = to_error(failure, provider="p")
     assert isinstance(error, ContextExceeded)
@@ -172,15 +172,15 @@ def test_a_conversation_too_long_is_an_error_of_its_own(failure: Failure) -> Non
 
 def test_a_rate_limit_is_not_a_conversation_too_long() -> None:
     """A limit of tokens per minute speaks of the same things."""
-    limit = Failure("Input exceeds the context window's rate", "rate_limit_exceeded", 429)
+    limit = ErrorReply("Input exceeds the context window's rate", "rate_limit_exceeded", 429)
     assert not isinstance(to_error(limit, provider="p"), ContextExceeded)
 
 
 def test_the_key_is_in_no_error() -> None:
     """Servers quote it in their complaints; cut, coded or in a header's form it is struck out."""
     said = f"Incorrect API key provided: {KEY}. Header was Authorization: Bearer {KEY}x" + "y" * 2000
-    error = to_error(Failure(said, f"bad_{KEY}", 401), provider="p", secret=KEY)
+    error = to_error(ErrorReply(said, f"bad_{KEY}", 401), provider="p", secret=KEY)
     assert KEY not in str(error) + error.code
     assert "Incorrect API key provided: [key]" in str(error)
     assert len(str(error).encode()) < 1000
-    assert "Bearer [key]" in str(to_error(Failure("Bearer other-key", "", 401), provider="p"))
+    assert "Bearer [key]" in str(to_error(ErrorReply("Bearer other-key", "", 401), provider="p"))

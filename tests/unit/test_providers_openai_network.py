@@ -19,8 +19,8 @@ from hango.domain import (
 )
 from hango.errors import ProviderError, ProviderStreamBroken
 from hango.providers import OpenAIProvider
-from hango.providers.openai.body import Frames
-from hango.providers.openai.provider import TAIL_PATIENCE
+from hango.providers.openai.body import EventReader
+from hango.providers.openai.provider import TAIL_TIMEOUT
 from hango.providers.sse import MAX_EVENT
 
 from support.asking import REQUEST, WHOLE, ask, failure
@@ -117,7 +117,7 @@ async def test_a_server_that_stays_after_the_end_is_left(mock_clock: trio.testin
     async with serve_llm(reply) as server, trio.open_nursery() as nursery:
         nursery.start_soon(ask, OpenAIProvider(server.url, timeout=60.0), REQUEST, told)
         await trio.testing.wait_all_tasks_blocked(0.01)
-        mock_clock.jump(TAIL_PATIENCE)
+        mock_clock.jump(TAIL_TIMEOUT)
         await server.closed_early.wait()
     assert told[-1] == Stop(StopReason.END_TURN)
 
@@ -269,8 +269,8 @@ async def test_an_answer_without_end_is_refused(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_document_without_end_is_refused() -> None:
     """A server that does not stream cannot fill the memory either."""
-    frames = Frames("p")
-    assert frames.feed(b"{" + b" " * (MAX_EVENT - 1)) == []
+    reader = EventReader("p")
+    assert reader.feed(b"{" + b" " * (MAX_EVENT - 1)) == []
     with pytest.raises(ProviderStreamBroken) as caught:
-        frames.feed(b" ")
+        reader.feed(b" ")
     assert caught.value.code == "event_too_large"

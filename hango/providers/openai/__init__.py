@@ -1,4 +1,4 @@
-"""Chat Completions: OpenAI's API, and the many servers that speak it."""
+"""The Chat Completions API: OpenAI's, and that of the many compatible servers."""
 
 from hango.providers.openai.provider import OpenAIProvider, chat_url, openai_provider
 

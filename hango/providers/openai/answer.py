@@ -1,8 +1,8 @@
-"""One chat completion, chunk by chunk: pure, from parsed JSON to events.
+"""From the chunks of one chat completion to provider events.  Pure.
 
-One rule: what arrived decides, never the label on it.  A complete tool call makes the turn go on
-whatever ``finish_reason`` says, unless that is a length, a refusal or an error.  Unknown things are
-passed over; a chunk of any shape raises nothing but a `ProviderError`.
+Rule: the content decides, not ``finish_reason``.  A complete tool call makes the turn go on unless the
+reason is a length, a refusal or an error.  Unknown parts are ignored; a chunk of any shape raises
+nothing but a `ProviderError`.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from hango.domain import (
 )
 from hango.errors import InvalidInput, UnsupportedStop
 from hango.providers import failures
-from hango.providers.openai.calls import Calls
-from hango.providers.openai.reasoning import Thoughts
+from hango.providers.openai.calls import CallAssembler
+from hango.providers.openai.reasoning import Reasoning
 from hango.text import TextJoiner
 
 MAX_COUNT = 2**53  # a number beyond it is no count of tokens, and no database column holds it
-# Places of the blocks.  A chat completion has one text and one reasoning, so their order is given.
+# Indexes of the blocks.  A chat completion has one text and one reasoning, so their order is fixed.
 THINKING, TEXT, FIRST_CALL = 0, 1, 2
 
-# Lower-case labels as servers send them.  The first of each row is OpenAI's; the others are of Mistral,
-# TGI, Together, DeepSeek, mlx-lm, and of gateways that pass on Anthropic's.
+# Finish reasons in lower case.  The first of each row is OpenAI's; the others are sent by Mistral, TGI,
+# Together, DeepSeek, mlx-lm, and by gateways that pass on Anthropic's.
 _ENDS = ("stop", "eos", "eos_token", "end_turn", "")
 _ASKS = ("tool_calls", "tool_call", "function_call", "tool_use")
 _STOPS: Mapping[str, StopReason] = {
@@ -59,36 +59,37 @@ _FAILED = frozenset({"error", "insufficient_system_resource", "abort"})
 
 @attrs.define
 class ChatAnswer:
-    """The answer as it comes in.
+    """The answer so far.
 
     Attributes:
-        provider: name that opaque blocks carry.
+        _provider: the name that opaque blocks carry.
+        _label: the finish reason, in lower case; empty until it has come.
     """
 
     _provider: str
     _ids: CallIds
-    _calls: Calls = attrs.field(init=False)
-    _thoughts: Thoughts = attrs.field(factory=Thoughts)
+    _calls: CallAssembler = attrs.field(init=False)
+    _reasoning: Reasoning = attrs.field(factory=Reasoning)
     _joiners: dict[int, TextJoiner] = attrs.field(factory=dict)
     _label: str = ""
     _refused: bool = False
 
     @_calls.default
-    def _no_calls(self) -> Calls:
-        return Calls(self._ids, FIRST_CALL)
+    def _no_calls(self) -> CallAssembler:
+        return CallAssembler(self._ids, FIRST_CALL)
 
     @property
     def finished(self) -> bool:
-        """Whether the server said that the answer is over; its usage may still come."""
+        """Whether the finish reason has come; usage may still follow."""
         return bool(self._label)
 
     @property
     def begun(self) -> bool:
-        """Whether anything of it has come."""
+        """Whether any content has come."""
         return bool(self._joiners or self._calls.begun)
 
     def push(self, chunk: JsonObject) -> Iterator[ProviderEvent]:
-        """Take one chunk, or a whole ``chat.completion``; yields what it adds, may be nothing."""
+        """Take one chunk, or a whole ``chat.completion``; yields the new events, may be none."""
         for choice in _objects(chunk.get("choices")):
             if not choice.get("index"):
                 yield from self._choice(choice)
@@ -99,15 +100,15 @@ class ChatAnswer:
         """End the answer; the last event is its `Stop`.
 
         Raises:
-            UnsupportedStop: it stopped for a reason hango does not know, and asks for no tool.
-            ProviderError: the server says that it failed.
+            UnsupportedStop: the finish reason is unknown, and there is no tool call.
+            ProviderError: the finish reason is an error.
         """
         for block, joiner in sorted(self._joiners.items()):
             if rest := joiner.finish():
                 yield _delta(block, rest)
         yield from self._calls.finish()
         stop = self._stop()
-        blocks = [*sorted(self._joiners), *(slot.block for slot in self._calls.told())]
+        blocks = [*sorted(self._joiners), *(slot.block for slot in self._calls.begun_calls())]
         if raw := self._to_send_back():
             blocks.append(max(blocks, default=-1) + 1)
             yield BlockStart(blocks[-1], OpaqueBlock(self._provider, raw))
@@ -119,20 +120,20 @@ class ChatAnswer:
         if isinstance(delta, dict):
             yield from self._delta(delta)
         label = choice.get("finish_reason")
-        # A repeated label replaces the first, but nothing makes a cut answer a whole one
+        # A later reason replaces the first, but none makes a cut answer whole
         if isinstance(label, str) and label and self._label not in _GRAVE:
             self._label = label.lower()
 
     def _delta(self, delta: JsonObject) -> Iterator[ProviderEvent]:
         text, thought = _parts(delta.get("content"))
-        yield from self._say(THINKING, self._thoughts.push(delta) + thought)
+        yield from self._say(THINKING, self._reasoning.push(delta) + thought)
         yield from self._say(TEXT, text)
         if isinstance(refusal := delta.get("refusal"), str) and refusal:
             self._refused = True
             yield from self._say(TEXT, refusal)
         for value in _objects(delta.get("tool_calls")):
             yield from self._calls.push(value)
-        if isinstance(function := delta.get("function_call"), dict):  # what calls were before 2024
+        if isinstance(function := delta.get("function_call"), dict):  # the form of calls before 2024
             yield from self._calls.push({"index": 0, "function": function})
 
     def _say(self, block: int, piece: str) -> Iterator[ProviderEvent]:
@@ -146,9 +147,9 @@ class ChatAnswer:
             yield _delta(block, text)
 
     def _stop(self) -> StopReason:
-        label, calls = self._label, self._calls.told()
+        label, calls = self._label, self._calls.begun_calls()
         if label in _FAILED:
-            failure = failures.Failure(f"the answer ended with finish_reason {label}", label)
+            failure = failures.ErrorReply(f"the answer ended with finish_reason {label}", label)
             raise failures.to_error(failure, provider=self._provider)
         if label in _GRAVE or self._refused:
             return _GRAVE.get(label, StopReason.REFUSAL)
@@ -162,10 +163,10 @@ class ChatAnswer:
         )
 
     def _to_send_back(self) -> JsonObject:
-        """Return what the server wants back with this answer, empty for nothing; `request` reads it."""
+        """Return what the server wants back with this answer, for `request`; may be empty."""
         found = {
-            "calls": {slot.id: slot.extra for slot in self._calls.told() if slot.extra},
-            "message": self._thoughts.to_send_back(),
+            "calls": {slot.id: slot.extra for slot in self._calls.begun_calls() if slot.extra},
+            "message": self._reasoning.to_send_back(),
         }
         return _storable({key: value for key, value in found.items() if value})
 
@@ -175,7 +176,7 @@ def _delta(block: int, text: str) -> ProviderEvent:
 
 
 def _parts(content: object) -> tuple[str, str]:
-    """Return text and reasoning of a content: a text, or (Mistral) a list of parts of either kind."""
+    """Return text and reasoning of a content, which is a text or (Mistral) a list of parts."""
     if isinstance(content, str):
         return content, ""
     parts = _objects(content)
@@ -192,9 +193,9 @@ def _texts(parts: Sequence[JsonObject]) -> str:
 
 
 def _storable(value: JsonObject) -> JsonObject:
-    """Return *value* if it can be kept and sent back, else nothing.
+    """Return *value* if it can be stored and sent back, else nothing.
 
-    It is wrapped first: in the database and in a request it lies deeper than here.
+    It is wrapped first, since it is nested deeper in the database and in a request than here.
     """
     wrapped: object = value
     for _ in range(8):

@@ -1,8 +1,8 @@
-"""What a body is made of: pure.
+"""From the bytes of an answer to server-sent events, also where the answer is not a stream.  Pure.
 
-One rule: the first character tells.  An event stream never begins with a brace or an angle bracket, so
-one that does is a document: the whole answer of a server that does not stream, or a page of something
-that is no model at all.  Content types lie too often to be asked.
+Rule: the first character decides, since content types are often wrong.  An event stream never begins
+with a brace or an angle bracket, so an answer that does is a document: a whole completion from a server
+that does not stream, or an HTML page from something that is not a model.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _BLANK = b"\xef\xbb\xbf \t\r\n"  # a byte order mark, and white space
 
 
 @attrs.define
-class Frames:
-    """Turns the bytes of one answer into events; a document is one event."""
+class EventReader:
+    """Turns the bytes of one answer into events; a JSON document is one event."""
 
     _provider: str
     _parser: SseParser = attrs.field(factory=SseParser)
@@ -40,10 +40,10 @@ class Frames:
         return []
 
     def close(self) -> list[SseEvent]:
-        """Take the end of the body and return what it completes.
+        """Take the end of the body and return the events it completes.
 
         Raises:
-            ProviderError: the body is a page, not an answer.
+            ProviderError: the body is an HTML page.
         """
         if self._kind == b"<":
             page = failures.from_body(0, bytes(self._document))

@@ -1,8 +1,8 @@
-"""Which fragment belongs to which tool call: the part of a stream that servers agree on least.
+"""Assembles tool calls from the fragments of a stream.  Pure; for `answer` only.
 
-One rule: a fragment is placed by what it says (index, id, name), never by trust in one of them.  Pure;
-for `answer` only.  Seen in the wild: no index at all, every index 0, an index that starts at 1, no id,
-an id on every fragment, one id for all calls, a name repeated, arguments as an object.
+A fragment is assigned by index, id and name together, since none of them can be trusted alone.  Servers
+send no index at all, every index 0, an index that starts at 1, no id, an id on every fragment, one id
+for all calls, a name repeated, arguments as an object.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from hango.call_ids import CallIds
 from hango.domain import BlockStart, InputDelta, JsonObject, ProviderEvent, ToolUseBlock
 from hango.text import TextJoiner
 
-MAX_INDEX = 10_000  # an index beyond it is not believed
-# What must come back with its call, or the next request is refused: signatures of thought, from Gemini
-# (https://ai.google.dev/gemini-api/docs/thought-signatures) and from Gemini behind LiteLLM.
+MAX_INDEX = 10_000  # a larger index counts as absent
+# Fields that must go back with their call, or the next request is refused: thought signatures of Gemini
+# (https://ai.google.dev/gemini-api/docs/thought-signatures), directly and behind LiteLLM.
 RETURNED = ("extra_content", "provider_specific_fields")
 
 
 @attrs.frozen
-class Fragment:
-    """One element of ``delta.tool_calls``, read without belief; what it lacks is empty or None."""
+class CallFragment:
+    """One element of ``delta.tool_calls``; missing and unusable parts are empty or None."""
 
     index: int | None
     id: str
@@ -33,8 +33,8 @@ class Fragment:
     extra: JsonObject
 
     @classmethod
-    def read(cls, value: JsonObject) -> Fragment:
-        """Read an element; an unusable part counts as absent."""
+    def read(cls, value: JsonObject) -> CallFragment:
+        """Read an element."""
         found = value.get("function")
         function: Mapping[str, object] = found if isinstance(found, dict) else {}
         extra = {key: value[key] for key in RETURNED if value.get(key) is not None}
@@ -48,14 +48,14 @@ class Fragment:
 
 
 @attrs.define
-class Slot:
-    """One call as far as it has come.
+class PendingCall:
+    """One call so far.
 
     Attributes:
-        block: its place in the answer.
-        wire_id: the id the server calls it by, which need not be unique.
-        id: the id hango calls it by; empty until the call is told.
-        pending: argument text that came before the name did.
+        block: index of its block in the answer.
+        wire_id: the id from the server, which need not be unique.
+        id: the id in hango; empty until the call's `BlockStart` has been yielded.
+        pending: argument text that came before the name.
     """
 
     block: int
@@ -71,7 +71,7 @@ class Slot:
     def complete(self) -> bool:
         """Whether its arguments are a whole JSON object; no arguments at all are not."""
         if not self.text.rstrip().endswith("}"):
-            return False  # cheap, and asked for every fragment of servers that repeat themselves
+            return False  # cheap: it is asked for every fragment of servers that repeat names
         try:
             return isinstance(json.loads(self.text), dict)
         except (ValueError, RecursionError):
@@ -79,7 +79,7 @@ class Slot:
 
 
 @attrs.define
-class Calls:
+class CallAssembler:
     """All calls of one answer.
 
     Attributes:
@@ -88,10 +88,10 @@ class Calls:
 
     _ids: CallIds
     _first_block: int
-    _slots: list[Slot] = attrs.field(factory=list)
-    _by_index: dict[int, Slot] = attrs.field(factory=dict)
-    _by_id: dict[str, Slot] = attrs.field(factory=dict)
-    _last: Slot | None = None
+    _slots: list[PendingCall] = attrs.field(factory=list)
+    _by_index: dict[int, PendingCall] = attrs.field(factory=dict)
+    _by_id: dict[str, PendingCall] = attrs.field(factory=dict)
+    _last: PendingCall | None = None
     _blocks: set[int] = attrs.field(factory=set)
     _next_block: int = attrs.field(init=False)
 
@@ -105,8 +105,8 @@ class Calls:
         return bool(self._slots)
 
     def push(self, value: JsonObject) -> Iterator[ProviderEvent]:
-        """Take one element of ``delta.tool_calls``; yields what becomes known by it."""
-        fragment = Fragment.read(value)
+        """Take one element of ``delta.tool_calls``; yields the new events, may be none."""
+        fragment = CallFragment.read(value)
         slot = self._place(fragment)
         slot.wire_id = slot.wire_id or fragment.id
         slot.extra.update(fragment.extra)
@@ -115,18 +115,18 @@ class Calls:
         yield from self._grow(slot, slot.joiner.push(fragment.arguments))
 
     def finish(self) -> Iterator[ProviderEvent]:
-        """Tell the calls that never got a name: the model is answered that there is no such tool."""
+        """End the calls; one that never got a name begins now, and is answered as an unknown tool."""
         for slot in self._slots:
             if not slot.id and (slot.wire_id or slot.pending):
                 yield from self._begin(slot)
             if rest := slot.joiner.finish():
                 yield from self._grow(slot, rest)
 
-    def told(self) -> list[Slot]:
-        """Return the calls that are part of the answer, in order."""
+    def begun_calls(self) -> list[PendingCall]:
+        """Return the calls whose `BlockStart` has been yielded, in order."""
         return sorted((slot for slot in self._slots if slot.id), key=lambda slot: slot.block)
 
-    def _grow(self, slot: Slot, text: str) -> Iterator[ProviderEvent]:
+    def _grow(self, slot: PendingCall, text: str) -> Iterator[ProviderEvent]:
         slot.text += text
         slot.pending += text
         if slot.name and not slot.id:
@@ -135,18 +135,18 @@ class Calls:
             slot.pending = ""
             yield InputDelta(slot.block, text)
 
-    def _begin(self, slot: Slot) -> Iterator[ProviderEvent]:
+    def _begin(self, slot: PendingCall) -> Iterator[ProviderEvent]:
         slot.id = self._ids.give(slot.wire_id)
         yield BlockStart(slot.block, ToolUseBlock(slot.id, slot.name))
         if slot.pending:
             yield InputDelta(slot.block, slot.pending)
             slot.pending = ""
 
-    def _place(self, fragment: Fragment) -> Slot:
-        """Find the call *fragment* belongs to, or open one."""
+    def _place(self, fragment: CallFragment) -> PendingCall:
+        """Return the call *fragment* belongs to; a new one if there is none."""
         slot = self._candidate(fragment)
         if slot is None or _is_another(slot, fragment):
-            slot = Slot(self._free_block(fragment.index))
+            slot = PendingCall(self._free_block(fragment.index))
             self._slots.append(slot)
         if fragment.index is not None:
             self._by_index[fragment.index] = slot
@@ -155,13 +155,13 @@ class Calls:
         self._last = slot
         return slot
 
-    def _candidate(self, fragment: Fragment) -> Slot | None:
+    def _candidate(self, fragment: CallFragment) -> PendingCall | None:
         if fragment.index is not None:
             return self._by_index.get(fragment.index)
         return self._by_id.get(fragment.id) if fragment.id else self._last
 
     def _free_block(self, index: int | None) -> int:
-        """Take a place for a new call: by its index, or after all others."""
+        """Reserve a block for a new call: by its index, or after all others."""
         wanted = self._first_block + index if index is not None else None
         block = self._next_block if wanted is None or wanted in self._blocks else wanted
         self._next_block = max(self._next_block, block + 1)
@@ -169,12 +169,12 @@ class Calls:
         return block
 
 
-def _is_another(slot: Slot, fragment: Fragment) -> bool:
-    """Whether *fragment* opens a call of its own although it was placed at *slot*."""
+def _is_another(slot: PendingCall, fragment: CallFragment) -> bool:
+    """Return whether *fragment* begins another call than *slot*."""
     if fragment.id and slot.wire_id and fragment.id != slot.wire_id:
         return True
     if not (fragment.name and slot.name):
-        return False  # only a head has a name
+        return False  # only the first fragment of a call has a name
     return fragment.name != slot.name or (slot.complete and bool(fragment.arguments))
 
 
@@ -187,7 +187,7 @@ def _text(value: object) -> str:
 
 
 def _arguments(value: object) -> str:
-    """Return arguments as text: as they are, or, where a server sends JSON itself, written out."""
+    """Return arguments as text; a server that sends an object gets it written as JSON."""
     if value is None or value == {}:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

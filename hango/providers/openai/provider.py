@@ -1,7 +1,6 @@
-"""The Chat Completions API over HTTP, streamed: OpenAI's, and everybody's who speaks it.
+"""A provider for the Chat Completions API, streamed.
 
-One rule: the server is believed as little as it can be.  `answer` makes one sense of its dialects, and
-every way of going wrong is a `ProviderError` that says whether the same request may succeed later.
+Rule: every failure is a `ProviderError` that says whether the same request may succeed later.
 """
 
 from __future__ import annotations
@@ -20,37 +19,40 @@ from hango.call_ids import CallIds
 from hango.domain import JsonObject, ProviderEvent, ProviderRequest
 from hango.errors import InvalidInput, ProviderError, ProviderStreamBroken, RegistrationError
 from hango.providers import failures
-from hango.providers.http import Body, Call, open_stream
+from hango.providers.http import HttpRequest, ResponseBody, open_stream
 from hango.providers.openai.answer import ChatAnswer
-from hango.providers.openai.body import Frames
+from hango.providers.openai.body import EventReader
 from hango.providers.openai.request import build_request
 from hango.providers.sse import SseEvent
 
 DEFAULT_URL = "https://api.openai.com/v1"
 PATH = "/chat/completions"
-# Seconds without a byte after the answer said it was over.  Only its usage may still come; a server
-# that says neither [DONE] nor good-bye is not waited for as long as a silent model is.
-TAIL_PATIENCE = 5.0
+# Seconds without a byte after the finish reason.  Only usage may still come, and a server that then
+# neither sends [DONE] nor closes the connection is not worth the whole timeout.
+TAIL_TIMEOUT = 5.0
 # OpenAI's reasoning models refuse "max_tokens"; most other servers know nothing else
 # (https://platform.openai.com/docs/api-reference/chat/create).
 _OPENAI_HOSTS = ("api.openai.com", ".openai.azure.com")
 
 
 def _stripped(key: str) -> str:
-    """Drop the line end that a key read from a file brings."""
+    """Remove the line end of a key that was read from a file."""
     return key.strip()
 
 
 @attrs.frozen
 class OpenAIProvider:
-    """A server that speaks Chat Completions.
+    """A server of the Chat Completions API.
 
     Attributes:
-        base_url: with or without a path: without one, ``/v1`` is meant; with one, it is taken as it is.
+        base_url: without a path, ``/v1`` is added; a path is kept as it is.
         api_key: empty for a server that wants none.
         timeout: seconds without a byte after which a stream counts as broken; comments are bytes too.
-        name: what agents choose it by; opaque blocks carry it, so two servers need two names.
-        model: what a request that names none is sent to.
+        name: agents refer to it, and opaque blocks carry it, so two servers need two names.
+        model: used by requests that name none.
+
+    Raises:
+        RegistrationError: the URL is not one, or the key has characters that no header can carry.
     """
 
     base_url: str = attrs.field(default=DEFAULT_URL, repr=False)  # may hold a password
@@ -58,7 +60,7 @@ class OpenAIProvider:
     timeout: float = 60.0
     name: str = "openai"
     model: str = ""
-    tail_patience: float = TAIL_PATIENCE
+    tail_timeout: float = TAIL_TIMEOUT
     _url: httpx.URL = attrs.field(init=False, repr=False)
 
     @_url.default
@@ -66,17 +68,19 @@ class OpenAIProvider:
         return chat_url(self.base_url)
 
     def __attrs_post_init__(self) -> None:
-        """Refuse a key that no header can carry; without quoting it."""
+        """Refuse a key that no header can carry, without quoting it."""
         if not (self.api_key.isascii() and (self.api_key.isprintable() or not self.api_key)):
-            raise RegistrationError(f"the key of provider {self.name!r} has characters no key has")
+            raise RegistrationError(f"the key of provider {self.name!r} has characters that no key has")
 
     @asynccontextmanager
     async def stream(self, request: ProviderRequest) -> AsyncIterator[AsyncIterator[ProviderEvent]]:
         """Ask for one answer; see `hango.agent.ports.Provider`."""
         async with open_stream(self._call(request)) as body:
-            yield _Events(self, body, ChatAnswer(self.name, CallIds.after(request)), Frames(self.name))
+            yield _Events(
+                self, body, ChatAnswer(self.name, CallIds.after(request)), EventReader(self.name)
+            )
 
-    def _call(self, request: ProviderRequest) -> Call:
+    def _call(self, request: ProviderRequest) -> HttpRequest:
         headers = {
             "content-type": "application/json",
             "accept": "text/event-stream, application/json",
@@ -94,28 +98,15 @@ class OpenAIProvider:
             raise ProviderError(
                 f"{self.name} cannot be asked: {error}", code="invalid_request"
             ) from error
-        return Call(self.name, self._url, headers, body, self.timeout, self.api_key)
+        return HttpRequest(self.name, self._url, headers, body, self.timeout, self.api_key)
 
 
-def openai_provider(
-    *, base_url: str = DEFAULT_URL, model: str, api_key: str = "", timeout: float = 60.0
-) -> OpenAIProvider:
-    """Make a provider of a server that speaks Chat Completions, for the direct door.
-
-    Args:
-        base_url: with or without a path: without one, ``/v1`` is meant.
-        model: what agents get that name none.
-        api_key: empty for a server that wants none.
-        timeout: seconds without a byte after which a stream counts as broken.
-
-    Raises:
-        RegistrationError: the URL or the key cannot be one.
-    """
-    return OpenAIProvider(base_url, api_key=api_key, timeout=timeout, model=model)
+openai_provider = OpenAIProvider
+"""Another name of the class; it was a function once."""
 
 
 def chat_url(base_url: str) -> httpx.URL:
-    """Return where to post, from a base URL as people write it.
+    """Return the URL to post to, from a base URL as people write it.
 
     Raises:
         RegistrationError: it is not an http or https URL.
@@ -134,13 +125,13 @@ def chat_url(base_url: str) -> httpx.URL:
 class _Events:
     """The events of one answer, decoded one server-sent event at a time.
 
-    So what came before an error is told before the error is raised, though one read brought both.
+    So the events before an error are yielded before it is raised, even if one read brought both.
     """
 
     _provider: OpenAIProvider
-    _body: Body
+    _body: ResponseBody
     _answer: ChatAnswer
-    _frames: Frames
+    _reader: EventReader
     _received: deque[SseEvent] = attrs.field(factory=deque)
     _ready: deque[ProviderEvent] = attrs.field(factory=deque)
     _read_all: bool = False
@@ -162,16 +153,16 @@ class _Events:
         return self._ready.popleft()
 
     async def _read(self) -> None:
-        """Read on; once the answer is over, a connection that breaks or idles is as good as closed."""
+        """Read more; once the answer is over, a broken or idle connection counts as closed."""
         over = self._answer.finished
         try:
-            data = await self._body.read(self._provider.tail_patience if over else math.inf)
+            data = await self._body.read(self._provider.tail_timeout if over else math.inf)
         except ProviderStreamBroken:
             if not over:
                 raise
             data = b""
         self._read_all = not data
-        self._received.extend(self._frames.feed(data) if data else self._frames.close())
+        self._received.extend(self._reader.feed(data) if data else self._reader.close())
 
     def _take(self, event: SseEvent) -> None:
         if event.data.startswith("[DONE]"):
@@ -190,7 +181,7 @@ class _Events:
         except RecursionError:
             raise self._malformed() from None
 
-    def _failed(self, failure: failures.Failure) -> ProviderError:
+    def _failed(self, failure: failures.ErrorReply) -> ProviderError:
         return failures.to_error(failure, provider=self._provider.name, secret=self._provider.api_key)
 
     def _malformed(self) -> ProviderError:
@@ -201,18 +192,18 @@ class _Events:
         )
 
     def _parse(self, data: str) -> JsonObject:
-        """Read the JSON of an event; what is not an object says nothing."""
+        """Return the JSON object of an event; empty if it is another value."""
         try:
-            # NaN is no JSON and cannot be stored; where a server writes it, it means nothing
+            # NaN is not JSON and cannot be stored; servers that write it mean nothing by it
             value = json.loads(data, parse_constant=lambda _: None)
         except (ValueError, RecursionError):
             raise self._malformed() from None
         return value if isinstance(value, dict) else {}
 
     def _end(self, *, done: bool = False) -> None:
-        """End the answer, if it is one.
+        """End the answer.
 
-        The server must have said that it is over: by a finish reason, or by *done* after some content.
+        The server must have said that it is over: by a finish reason, or by [DONE] after some content.
         """
         self._ended = True
         if not (self._answer.finished or (done and self._answer.begun)):

@@ -1,7 +1,6 @@
-"""Reasoning in a chat completion: three dialects, and what must be sent back of each.
+"""Reasoning in a chat completion: three dialects, and what each wants back.  Pure; for `answer` only.
 
-One rule: what a server wants back is kept apart, as it was; the text that is told is for people, and no
-other API takes it back.  Pure; for `answer` only.
+Rule: the fields to send back are kept as they came, apart from the text that people read.
 """
 
 from __future__ import annotations
@@ -12,19 +11,19 @@ import attrs
 
 from hango.domain import JsonObject
 
-# Thinking models of DeepSeek and Moonshot refuse a conversation whose assistant messages came with this
-# field and go back without it, be it empty (https://api-docs.deepseek.com/guides/thinking_mode).
+# Thinking models of DeepSeek and Moonshot send this field, also empty, and refuse a conversation that
+# lacks it (https://api-docs.deepseek.com/guides/thinking_mode).
 ECHOED = "reasoning_content"
 _JOINED = ("text", "summary")
 
 
 @attrs.define
-class Thoughts:
+class Reasoning:
     """The reasoning of one answer.
 
     Attributes:
-        _echoed: the pieces the server called `ECHOED`; None while it has not used that name.
-        _extra_content: what came beside the answer (Gemini's signatures).
+        _echoed: the pieces of `ECHOED`; None while the server has not sent that field.
+        _extra_content: Gemini's signatures.
     """
 
     _echoed: list[str] | None = None
@@ -32,20 +31,20 @@ class Thoughts:
     _details: list[dict[str, object]] = attrs.field(factory=list)
 
     def push(self, delta: JsonObject) -> str:
-        """Take a delta and return its reasoning as text; may be empty."""
+        """Take a delta and return its reasoning as text, may be empty."""
         if isinstance(echoed := delta.get(ECHOED), str):
             self._echoed = self._echoed or []
             self._echoed.append(echoed)
         self._extra_content = delta.get("extra_content") or self._extra_content
-        told = self._take_details(delta.get("reasoning_details"))
-        # Gateways send one text under two names, and again in the details: the first one counts
+        found = self._take_details(delta.get("reasoning_details"))
+        # Gateways send one text in two fields, and again in the details: the first counts
         for field in (ECHOED, "reasoning"):
             if isinstance(text := delta.get(field), str) and text:
                 return text
-        return told
+        return found
 
     def to_send_back(self) -> JsonObject:
-        """Return the fields the assistant's message gets when it goes back; may be empty."""
+        """Return the fields to add to the assistant's message in later requests; may be empty."""
         found: dict[str, object] = {}
         if self._echoed is not None:
             found[ECHOED] = "".join(self._echoed)
@@ -56,15 +55,15 @@ class Thoughts:
         return found
 
     def _take_details(self, details: object) -> str:
-        told = ""
+        found = ""
         for item in details if isinstance(details, list) else []:
             if isinstance(item, dict):
-                told += "".join(text for key in _JOINED if isinstance(text := item.get(key), str))
+                found += "".join(text for key in _JOINED if isinstance(text := item.get(key), str))
                 self._merge(item)
-        return told
+        return found
 
     def _merge(self, item: Mapping[str, object]) -> None:
-        """Make whole blocks of fragments: a signature is of the whole text, and refused on a part."""
+        """Join fragments to blocks: a signature is valid for the whole text only."""
         last = self._details[-1] if self._details else None
         if last is None or not _continues(last, item):
             self._details.append(dict(item))
@@ -78,7 +77,7 @@ class Thoughts:
 
 
 def _continues(last: Mapping[str, object], item: Mapping[str, object]) -> bool:
-    """Whether *item* is more of *last*; encrypted blocks come whole."""
+    """Return whether *item* continues *last*; encrypted blocks come whole."""
     if item.get("type") == "reasoning.encrypted" or last.get("signature"):
         return False
     same = all(last.get(key) == item.get(key) for key in ("type", "index"))

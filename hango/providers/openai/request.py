@@ -1,7 +1,7 @@
-"""A conversation as the Chat Completions API wants it: pure.
+"""Builds the body of a Chat Completions request.  Pure.
 
-One rule: what other providers made for themselves stays here, what this one made for itself goes back
-as it came; the rest is said in the fewest fields, since most servers that speak this API know few.
+Rule: role, content and calls of a message are hango's; of what a provider sent for itself, only known
+fields go back, and only to that provider.  The fewest fields are used, since most servers know few.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hango.domain import (
 from hango.domain.names import api_name
 from hango.domain.tools import NO_OUTPUT
 
-# The API has no flag for a failed call, so the text says it
+# The API has no field for a failed call, so its text begins with this
 ERROR_PREFIX = "Error: "
 
 
@@ -32,7 +32,7 @@ def build_request(request: ProviderRequest, *, provider: str, max_tokens_field: 
     Args:
         request: valid for the strictest API.
         provider: whose opaque blocks go back.
-        max_tokens_field: what this server calls the bound on the answer.
+        max_tokens_field: the name of this server for the bound on the answer.
 
     Raises:
         InvalidInput: something in it is not JSON.
@@ -60,16 +60,16 @@ def _messages(request: ProviderRequest, provider: str) -> list[JsonObject]:
     if request.system:
         messages.append({"role": "system", "content": request.system})
     for message in request.messages:
-        told = _assistant(message, provider) if message.role == "assistant" else _user(message)
-        for new in told:
+        found = _assistant(message, provider) if message.role == "assistant" else _user(message)
+        for new in found:
             _append(messages, new)
     return list(messages)
 
 
 def _append(messages: list[dict[str, object]], new: dict[str, object]) -> None:
-    """Add *new*; two texts of the user in a row become one, as chat templates want roles to alternate.
+    """Add *new*; two user texts in a row become one, since chat templates want roles to alternate.
 
-    They come to stand together when an assistant's message between them held nothing for this provider.
+    They follow each other when an assistant's message between them had nothing for this provider.
     """
     last = messages[-1] if messages else {}
     if new["role"] == last.get("role") == "user":
@@ -79,7 +79,7 @@ def _append(messages: list[dict[str, object]], new: dict[str, object]) -> None:
 
 
 def _user(message: PromptMessage) -> Iterator[dict[str, object]]:
-    """Tell a user's message: results first, each for itself, as they must follow their calls."""
+    """Yield a user's message: first the results, a message each, since they must follow their calls."""
     for block in message.content:
         if isinstance(block, ToolResultBlock):
             yield {"role": "tool", "tool_call_id": block.tool_use_id, "content": _result(block)}
@@ -93,7 +93,7 @@ def _result(block: ToolResultBlock) -> str:
 
 
 def _assistant(message: PromptMessage, provider: str) -> Iterator[dict[str, object]]:
-    """Tell the model's own message; nothing, if nothing of it is for this provider."""
+    """Yield the model's own message; none if nothing in it is for this provider."""
     kept = _kept(message, provider)
     extras = _object(kept, "calls")
     calls = [
@@ -104,20 +104,24 @@ def _assistant(message: PromptMessage, provider: str) -> Iterator[dict[str, obje
     text = _text(message)
     if not text and not calls:
         return
-    told: dict[str, object] = {"role": "assistant", "content": text or None, **_object(kept, "message")}
+    found: dict[str, object] = {
+        "role": "assistant",
+        "content": text or None,
+        **_object(kept, "message"),
+    }
     if calls:
-        told["tool_calls"] = calls
-    yield told
+        found["tool_calls"] = calls
+    yield found
 
 
 def _call(block: ToolUseBlock, extra: JsonObject) -> JsonObject:
-    """Tell a call.  Arguments that were no JSON object are not repeated: ``input`` is empty then."""
+    """Return a call; arguments that were not a JSON object are sent as an empty one."""
     function = {"name": api_name(block.name), "arguments": dump_json(block.input)}
     return {**extra, "id": block.id, "type": "function", "function": function}
 
 
 def _kept(message: PromptMessage, provider: str) -> JsonObject:
-    """Return what `answer` kept for this message, empty for nothing; the last such block counts."""
+    """Return what `answer` kept for this message, may be empty; the last such block counts."""
     mine = [b.raw for b in message.content if isinstance(b, OpaqueBlock) and b.provider == provider]
     return mine[-1] if mine else {}
 
@@ -128,6 +132,6 @@ def _object(parent: JsonObject, key: str) -> JsonObject:
 
 
 def _text(message: PromptMessage) -> str:
-    """Return the texts of *message*, paragraph by paragraph; few servers understand a list of parts."""
+    """Return the texts of *message* as paragraphs; few servers understand a list of parts."""
     texts = [block.text for block in message.content if isinstance(block, TextBlock)]
     return "\n\n".join(text for text in texts if text.strip())

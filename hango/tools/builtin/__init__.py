@@ -1,7 +1,7 @@
-"""The tools that come with hango; one file each, all with the same parts in the same order.
+"""The tools that come with hango: one file each, all with the same parts in the same order.
 
-Rule: a file holds its limits, ``make_<name>`` with the tool's function inside, and what that needs.
-Clocks, resolvers and the like are handed to ``make_<name>`` by code; no setting can replace them.
+A file has its limits, then ``make_<name>`` with the tool's function inside, then the rest.  Clocks and
+resolvers are parameters of ``make_<name>``; no setting can replace them.
 """
 
 from collections.abc import Sequence

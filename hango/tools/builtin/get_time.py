@@ -1,4 +1,4 @@
-"""get_time: what time it is, somewhere.
+"""get_time: the current time in a time zone.
 
 Safe to re-execute: it reads a clock.  The answer is later the second time.
 """
@@ -52,7 +52,7 @@ def make_get_time(clock: Callable[[], datetime] | None = None) -> Tool:
 
 
 def _written(instant: datetime, name: str) -> str:
-    """Write down *instant* in a zone; the offset is always there, for hours that come twice."""
+    """Return *instant* in a zone, always with its offset, since an hour may occur twice."""
     local = instant.astimezone(load_zone(name))
     return f"{local.isoformat(timespec='seconds')} ({name}, {_DAYS[local.weekday()]})"
 
@@ -67,7 +67,7 @@ def zones() -> Mapping[str, str]:
 
 
 def _refusal(text: str) -> str:
-    """Say why *text* is no zone, and what was probably meant."""
+    """Return why *text* is not a zone, and what was probably meant."""
     if offset := _OFFSET.fullmatch(text.strip()):
         return f"{text!r} is an offset, not an IANA time zone; {_offset_hint(offset)}"
     meant = _suggestions(text)

@@ -1,7 +1,7 @@
-"""http_fetch: read a page of a host that the operator allows.
+"""http_fetch: read a page from a host that the operator allows.
 
-Safe to re-execute: it only ever sends GET, with nothing in it that tells who asks.  A server that acts
-on GET is one not to allow.  The answer may differ the second time.
+Safe to re-execute: it sends only GET, without cookies or credentials.  Do not allow a server that acts
+on GET.  The answer may differ the second time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pydantic import Field
 from hango.codec import cut_text
 from hango.domain import Effects, Result
 from hango.errors import InvalidInput
-from hango.tools.fetch import AllowedHosts, Answer, Exchange, Target
+from hango.tools.fetch import AllowedHosts, Exchange, FetchResponse, Target
 from hango.tools.fetch.body import is_text, read_body
 from hango.tools.fetch.targets import MAX_URL
 from hango.tools.tool import Tool, tool
@@ -56,21 +56,21 @@ def make_http_fetch(allowed: AllowedHosts, exchange: Exchange | None = None) -> 
             except InvalidInput as error:
                 return Result(f"not fetched: {error}", is_error=True)
             except httpx.HTTPError as error:
-                return Result(f"not fetched: the exchange broke ({_named(error)})", is_error=True)
+                return Result(f"not fetched: the connection failed ({_named(error)})", is_error=True)
         return Result(f"not fetched: it took longer than {TOTAL_TIMEOUT:g} s", is_error=True)
 
     return http_fetch
 
 
 class _Fetcher:
-    """Follows redirects and writes down what came."""
+    """Follows redirects and renders the answer."""
 
     def __init__(self, allowed: AllowedHosts, exchange: Exchange) -> None:
         self._allowed = allowed
         self._exchange = exchange
 
     async def fetch(self, url: str, limit: int) -> str:
-        """Return the content of *url*, or of where it redirects to."""
+        """Return the content of *url*, or of the page it redirects to."""
         target = Target.parse(url)
         for hop in range(MAX_REDIRECTS + 1):
             self._allowed.admit(target)
@@ -82,15 +82,15 @@ class _Fetcher:
         raise InvalidInput(f"it redirects more than {MAX_REDIRECTS} times")
 
 
-def _head(answer: Answer, target: Target | None) -> str:
+def _head(answer: FetchResponse, target: Target | None) -> str:
     lines = [f"status: {answer.status} {_phrase(answer.status)}".rstrip()]
     lines += [f"type: {cut_text(answer.content_type, 200)}"] if answer.content_type else []
     lines += [f"redirected to: {target.url}"] if target else []
     return "\n".join(lines)
 
 
-async def _content(answer: Answer, limit: int) -> str:
-    """Return the text of the body, or what is there instead."""
+async def _content(answer: FetchResponse, limit: int) -> str:
+    """Return the text of the body, or a note on what it is instead."""
     if is_text(answer.content_type):
         body = await read_body(answer.chunks, answer.content_encoding, limit)
         text = body.text(answer.content_type)

@@ -1,6 +1,6 @@
-"""todowrite: the plan of the run, written down.
+"""todowrite: the todo list of a run.
 
-Safe to re-execute: it keeps nothing.  The transcript has the calls, and that is the list.
+Safe to re-execute: it stores nothing.  The list is the last call in the transcript.
 """
 
 from __future__ import annotations

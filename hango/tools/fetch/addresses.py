@@ -1,8 +1,8 @@
 """Which addresses are on the public internet, by our own table.
 
-Rule: global unicast is what is listed as such, not what is missing from a list of private ranges.  The
-standard library's ``is_private`` and ``is_global`` change with the Python version and let multicast,
-shared and translated addresses through.
+Rule: an address is public if it is listed as such, not if it is missing from a list of private ranges.
+The ``is_private`` and ``is_global`` of the standard library change with the Python version and let
+multicast, shared and translated addresses through.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _ISATAP = (0x0000_5EFE, 0x0200_5EFE)  # interface ids that carry an IPv4 address
 
 
 def is_public(address: IPAddress) -> bool:
-    """Tell whether *address* is global unicast, and carries no address that is not."""
+    """Return whether *address* is global unicast, and embeds no address that is not."""
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _NOT_PUBLIC_V4)
     if address.scope_id is not None:
@@ -80,7 +80,7 @@ def is_public(address: IPAddress) -> bool:
 
 
 def read_addresses(texts: Sequence[str]) -> tuple[IPAddress, ...]:
-    """Parse what a resolver returned, in its order, each once.
+    """Parse the addresses a resolver returned, in its order, without duplicates.
 
     Raises:
         ValueError: one of them is not an address.
@@ -88,18 +88,18 @@ def read_addresses(texts: Sequence[str]) -> tuple[IPAddress, ...]:
     return tuple(dict.fromkeys(map(ip_address, texts)))
 
 
-# Lookups cannot be interrupted; a name server that hangs holds at most so many threads.
+# Lookups cannot be interrupted; a name server that hangs holds at most this many threads.
 MAX_LOOKUPS = 16
 
 
 @attrs.define
 class SystemResolver:
-    """Ask the operating system; a `Resolve`."""
+    """Resolves names with the operating system; a `Resolve`."""
 
     _threads: Threads = attrs.field(factory=lambda: Threads(MAX_LOOKUPS), init=False)
 
     async def __call__(self, host: str) -> Sequence[str]:
-        """Return the addresses of *host*, best first; cancelled, it leaves its thread behind."""
+        """Return the addresses of *host*, best first; if cancelled, its thread goes on alone."""
         return cast("Sequence[str]", await self._threads.run(partial(_look_up, host)))
 
 

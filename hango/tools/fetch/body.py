@@ -1,7 +1,7 @@
-"""An answer's body as text: unpacked and decoded, both within bounds.
+"""The body of an HTTP answer as text: unpacked and decoded, within bounds.
 
-Rule: whatever a server sends, this ends: at the bound, counted on unpacked bytes, or with an
-`InvalidInput`.  Nothing is unpacked beyond the bound, so a small body cannot become a large one here.
+Rule: whatever a server sends, reading ends: at the bound, counted in unpacked bytes, or with an
+`InvalidInput`.  Nothing is unpacked beyond the bound, so a small body cannot become a large one.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _WITHOUT_MARK = {"utf-16": "utf-16-le", "utf-32": "utf-32-le"}  # Python asks fo
 
 
 @attrs.frozen
-class Body:
-    """What was read of a body; *truncated* when there was more than the bound."""
+class FetchedBody:
+    """The part of a body that was read; *truncated* when there was more."""
 
     data: bytes
     truncated: bool
@@ -65,16 +65,16 @@ class Body:
 
 
 def is_text(content_type: str) -> bool:
-    """Tell whether a body of this type may be shown; an unnamed type is looked at."""
+    """Return whether a body of this type may be shown; with no type, its bytes decide."""
     kind = content_type.partition(";")[0].strip().lower()
     return not kind or _TEXT_TYPE.fullmatch(kind) is not None
 
 
-async def read_body(chunks: AsyncIterator[bytes], encoding: str, limit: int) -> Body:
+async def read_body(chunks: AsyncIterator[bytes], encoding: str, limit: int) -> FetchedBody:
     """Read *chunks* until they end or *limit* unpacked bytes are there.
 
     Raises:
-        InvalidInput: packed in a way that was not asked for, or not as declared.
+        InvalidInput: it is packed in an unknown way, or not as declared.
     """
     unpack = _unpacker(encoding)
     data, sent = bytearray(), 0
@@ -82,9 +82,9 @@ async def read_body(chunks: AsyncIterator[bytes], encoding: str, limit: int) -> 
         sent += len(chunk)
         data += unpack.feed(chunk, limit + 1 - len(data))
         if len(data) > limit or sent > limit + MAX_OVERHEAD:
-            return Body(bytes(data[:limit]), truncated=True)
+            return FetchedBody(bytes(data[:limit]), truncated=True)
     unpack.end()
-    return Body(bytes(data), truncated=False)
+    return FetchedBody(bytes(data), truncated=False)
 
 
 def _charset(data: bytes, content_type: str) -> str:
@@ -119,7 +119,7 @@ class _Inflate:
     """A gzip or deflate body; deflate comes with and, from some servers, without its header.
 
     Attributes:
-        _head: what was fed until zlib can have told a header, to be fed again without one.
+        _head: the first bytes, until zlib can have read a header, to be fed again without one.
     """
 
     _encoding: str
@@ -146,7 +146,7 @@ class _Inflate:
             if len(head) >= _HEADER or self._encoding != "deflate":
                 raise InvalidInput(f"the body is not {self._encoding}, as it was declared") from None
             self._inflate = zlib.decompressobj(_RAW_DEFLATE)
-            self._head = b"\0" * _HEADER  # told: there is none
+            self._head = b"\0" * _HEADER  # there is none
             return self._step(head + chunk, room)
         if len(head) < _HEADER:
             self._head = head + chunk[:_HEADER]
@@ -163,4 +163,4 @@ def _unpacker(encoding: str) -> _Plain | _Inflate:
         return _Plain()
     if name in _PACKED:
         return _Inflate(name)
-    raise InvalidInput(f"the body is packed as {name[:40]!r}, which was not asked for")
+    raise InvalidInput(f"the body is packed as {name[:40]!r}, which cannot be unpacked")

@@ -1,7 +1,7 @@
 """One request to one target: resolve once, check every address, connect to one that was checked.
 
-Rule: no other name, address, header, cookie, proxy or credential gets into a request than those of its
-`Target`; nothing of one request is left for the next, not even the connection.
+Rule: a request contains no name, address, header, cookie, proxy or credential but those of its
+`Target`; nothing of it is kept for the next one, not even the connection.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ CONNECT_TIMEOUT = 1.5  # seconds for each, so that one dead address leaves time 
 
 
 @attrs.frozen
-class Answer:
-    """The head of an answer, and its body as it comes.
+class FetchResponse:
+    """The head of an answer, and its body as it arrives.
 
     Attributes:
         location: where it redirects to, None when it does not.
@@ -50,12 +50,12 @@ class Answer:
 
 @attrs.frozen
 class Exchange:
-    """How requests are made.  Its parts are chosen by code only, never by a setting.
+    """How requests are made; chosen by code only, never by a setting.
 
     Attributes:
-        resolve: asked once a request, for names only.
+        resolve: called once for each request to a name.
         permits: which addresses may be connected to.
-        certificates: whom to trust; None for the authorities that come with httpx.
+        certificates: authorities to trust; None for those that come with httpx.
     """
 
     resolve: Resolve = attrs.field(factory=SystemResolver)
@@ -63,12 +63,12 @@ class Exchange:
     certificates: ssl.SSLContext | None = None
 
     @asynccontextmanager
-    async def get(self, target: Target) -> AsyncIterator[Answer]:
-        """Ask for *target* and yield the answer; leaving closes the connection.
+    async def get(self, target: Target) -> AsyncIterator[FetchResponse]:
+        """Request *target* and yield the answer; leaving closes the connection.
 
         Raises:
             InvalidInput: an address is not permitted, there is none, or none answers.
-            httpx.HTTPError: what came is not HTTP, or the connection broke.
+            httpx.HTTPError: the answer is not HTTP, or the connection broke.
         """
         addresses = await self._addresses(target)
         async with self._client() as client:
@@ -82,7 +82,7 @@ class Exchange:
     def _client(self) -> httpx.AsyncHTTPTransport:
         """Make a client for one request: the only place in the tools that does.
 
-        A transport, because what a full client adds (redirects, cookies, netrc, proxies) must not be.
+        A transport, because what a full client adds (redirects, cookies, netrc, proxies) is not wanted.
         """
         trusted = self.certificates or certificates(trust_env=False)
         return httpx.AsyncHTTPTransport(verify=trusted, trust_env=False, retries=0)
@@ -106,7 +106,7 @@ class Exchange:
 async def _first(
     client: httpx.AsyncHTTPTransport, target: Target, addresses: tuple[IPAddress, ...]
 ) -> httpx.Response:
-    """Return the answer of the first address that takes the connection."""
+    """Return the answer of the first address that accepts a connection."""
     reason = ""
     for address in addresses:
         try:
@@ -133,9 +133,9 @@ def _request(target: Target, address: IPAddress) -> httpx.Request:
     return httpx.Request("GET", url, headers=headers, extensions=extensions)
 
 
-def _answer(response: httpx.Response, chunks: AsyncIterator[bytes]) -> Answer:
+def _answer(response: httpx.Response, chunks: AsyncIterator[bytes]) -> FetchResponse:
     headers = response.headers
-    return Answer(
+    return FetchResponse(
         status=response.status_code,
         location=headers.get("location") if response.has_redirect_location else None,
         content_type=headers.get("content-type", ""),

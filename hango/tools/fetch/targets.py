@@ -1,4 +1,4 @@
-"""Where a URL leads, and whether one may go there.
+"""URLs and the list of allowed hosts.
 
 Rule: a URL is parsed once, strictly; what two parsers could read differently is refused.  Names are
 compared, resolved and connected to in the same form: ASCII (IDNA 2008), lower case, no final dot.
@@ -31,7 +31,7 @@ _SAFE = "!$&'()*+,;=:@/?~-._%[]"  # kept as they are in a path or query; the res
 
 @attrs.frozen
 class Target:
-    """A parsed URL; everything a request is built from.
+    """A parsed URL, from which the whole request is built.
 
     Attributes:
         host: canonical: a lower-case ASCII name, or the text of an address without brackets.
@@ -74,7 +74,7 @@ class Target:
         return cls(parts.scheme, host, PORTS[parts.scheme] if port is None else port, encoded, address)
 
     def join(self, location: str) -> Target:
-        """Return where a redirect from here to *location* leads.
+        """Return the target of a redirect from here to *location*.
 
         Raises:
             InvalidInput: as `parse`, or from https to http.
@@ -159,7 +159,7 @@ _LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 
 @attrs.frozen
-class _Entry:
+class _AllowedHost:
     """One entry of the list; *port* None means the two of http and https."""
 
     host: str
@@ -177,13 +177,13 @@ class _Entry:
 
 @attrs.frozen
 class AllowedHosts:
-    """The hosts that may be fetched from; none, when it is empty.
+    """The hosts that may be fetched from; empty for none.
 
     An entry is ``example.com`` (that name), ``*.example.com`` (every name below it, not itself), or an
     address; a port may follow (``example.com:8443``), without one ports 80 and 443 are meant.
     """
 
-    _entries: tuple[_Entry, ...] = ()
+    _entries: tuple[_AllowedHost, ...] = ()
 
     @classmethod
     def parse(cls, entries: Iterable[str]) -> AllowedHosts:
@@ -192,7 +192,7 @@ class AllowedHosts:
         Raises:
             InvalidInput: some are not as above; its text names each of them.
         """
-        read: list[_Entry] = []
+        read: list[_AllowedHost] = []
         problems: list[str] = []
         for entry in filter(str.strip, entries):
             try:
@@ -206,7 +206,7 @@ class AllowedHosts:
         return cls(tuple(read))
 
     def admit(self, target: Target) -> None:
-        """Let *target* pass.
+        """Check that *target* is on the list.
 
         Raises:
             InvalidInput: it is not on the list.
@@ -217,10 +217,10 @@ class AllowedHosts:
             )
 
 
-def _read_entry(text: str) -> _Entry:
+def _read_entry(text: str) -> _AllowedHost:
     text = text.strip()
     below = text.startswith("*.")
     host, port, address = _read_authority(text.removeprefix("*."))
     if below and address is not None:
-        raise InvalidInput("nothing is below an address")
-    return _Entry(host, below, port)
+        raise InvalidInput("an address has no subdomains; write it without *.")
+    return _AllowedHost(host, below, port)
