@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hango.domain import ProviderRequest, ToolUseBlock
-from hango.domain.names import MAX_API_NAME, api_characters
+from hango.domain.names import MAX_API_NAME, api_characters, is_api_name
 
 _MAX_BASE = MAX_API_NAME - 6  # characters; the rest is for the number of a copy
 
 
 class CallIds:
-    """Gives out the ids of one answer."""
+    """Gives out ids; takes time linear in the ids given and taken, whatever they are."""
 
     def __init__(self, taken: Iterable[str] = (), *, turn: int = 0) -> None:
         self._turn = turn
@@ -31,7 +31,11 @@ class CallIds:
         return cls(taken, turn=request.turn)
 
     def give(self, wanted: str = "") -> str:
-        """Return *wanted* if it is free, else an id made of it; of the turn if it is empty."""
+        """Return *wanted* if it is valid and free; else an id made of it, or of the turn."""
+        if is_api_name(wanted) and wanted not in self._taken:
+            self._given += 1
+            self._taken.add(wanted)
+            return wanted
         base = api_characters(wanted.strip())[:_MAX_BASE]
         base = base or f"call_{self._turn}_{self._given}"
         self._given += 1

@@ -12,7 +12,15 @@ from typing import TypeAlias, TypeVar
 import attrs
 
 from hango.actors.settings import WorkerSettings
-from hango.agent import AgentLoop, Completion, Guardrail, LoopLimits, Provider, Verifier
+from hango.agent import (
+    AgentLoop,
+    CallbackThreads,
+    Completion,
+    Guardrail,
+    LoopLimits,
+    Provider,
+    Verifier,
+)
 from hango.domain import (
     AgentDefinition,
     ErrorCode,
@@ -69,6 +77,7 @@ class ExecutionBuilder:
         providers: by the name agents choose them by.
         settings: what agents without limits of their own get.
         guardrails, verifiers: by the name agents choose them by.
+        threads: where the sync ones of these run.
     """
 
     providers: Mapping[str, Provider]
@@ -76,6 +85,7 @@ class ExecutionBuilder:
     settings: WorkerSettings
     guardrails: Mapping[str, Guardrail] = attrs.field(factory=dict)
     verifiers: Mapping[str, Verifier] = attrs.field(factory=dict)
+    threads: CallbackThreads = attrs.field(factory=CallbackThreads)
 
     async def prepare(self, claim: Claim, known: Sequence[Message]) -> PreparedRun | RunOutcome:
         """Read what the claim is about and build its loop; or say how the run ends without one.
@@ -133,6 +143,7 @@ class ExecutionBuilder:
             usage=claim.run.usage,
             guardrails=[self.guardrails[name] for name in agent.guardrails],
             completion=self._gate(agent.completion),
+            threads=self.threads,
         )
 
     def _gate(self, gate: Gate | None) -> Completion | None:

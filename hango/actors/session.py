@@ -17,7 +17,7 @@ import trio
 from hango.actors.actor import Inbox
 from hango.actors.execution import Prepare, PreparedRun, failure
 from hango.actors.leases import Leases
-from hango.agent import AgentLoop, EventSink, RunOptions
+from hango.agent import AgentLoop, EventSink, ExecutionOptions
 from hango.domain import ErrorCode, Interrupted, Message, RunError, RunOutcome
 from hango.errors import StoreError, StoreUnavailable
 from hango.store.claims import Claim
@@ -122,7 +122,7 @@ class _Execution:
         self.prepared, self.known = prepared, prepared.transcript.messages
         run = self.claim.run
         with trio.move_on_after(prepared.deadline):
-            options = RunOptions(resume_from=run.resume_turn)
+            options = ExecutionOptions(resume_from=run.resume_turn)
             return await prepared.loop.run(run.session_id, run.input, self.events, options)
         await self._catch_up()
         late = f"the run took longer than {prepared.deadline:g} s"

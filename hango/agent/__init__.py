@@ -1,8 +1,9 @@
-"""The agent loop: think, act, observe, until the model is done or something stops it.
+"""The agent loop, and agents that run in this process without a database.
 
-Pure: it imports neither actors nor store, and sees the world through `hango.agent.ports`.
+Rule: this package imports neither actors nor store; it uses both through `hango.agent.ports`.
 """
 
+from hango.agent.callbacks import CallbackThreads
 from hango.agent.completion import (
     Completion,
     RunResult,
@@ -13,16 +14,27 @@ from hango.agent.completion import (
 )
 from hango.agent.direct import Agent, Loop, Outcome, RunOpts, loop_unsupported
 from hango.agent.guardrails import BeforeToolEvent, Guardrail
-from hango.agent.loop import AgentLoop, LoopLimits
-from hango.agent.ports import NULL_SINK, EventSink, Provider, RunOptions, Toolbox, Transcript
+from hango.agent.loop import AgentLoop
+from hango.agent.ports import (
+    NULL_SINK,
+    EventSink,
+    ExecutionOptions,
+    LoopLimits,
+    Provider,
+    RunOptions,
+    Toolbox,
+    Transcript,
+)
 
 __all__ = [
     "NULL_SINK",
     "Agent",
     "AgentLoop",
     "BeforeToolEvent",
+    "CallbackThreads",
     "Completion",
     "EventSink",
+    "ExecutionOptions",
     "Guardrail",
     "Loop",
     "LoopLimits",

@@ -1,7 +1,7 @@
-"""Turns the events of one provider call into the blocks of one message.
+"""The accumulator: collects the events of one provider call into the blocks of one message.
 
-Rule: any sequence of events becomes blocks that can be stored and sent back; nothing here raises, and
-a call whose arguments are not a whole JSON object is kept as text, never guessed.  Used by the loop.
+Rule: any sequence of events becomes blocks that can be stored and sent back.  Nothing here raises.  A
+call whose arguments are not a complete JSON object keeps them as text; they are never guessed.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
+from hango.call_ids import CallIds
 from hango.codec import clean_json, clean_text, cut_text, dump_json
 from hango.domain import (
     Block,
@@ -36,20 +37,19 @@ from hango.domain import (
 from hango.errors import InvalidInput
 from hango.text import join_surrogates
 
-# What one block may hold, in bytes: as much as a client may send in one request (HANGO_MAX_BODY).
+# Bytes of one block: as much as a client may send in one request (HANGO_MAX_BODY).
 MAX_BLOCK = 1024 * 1024
-# What is kept of one answer, in characters.  The longest answers of today's models are near 1 MiB;
-# the bound is for an endpoint that never stops.
+# Characters of one answer; the longest of today's models are near 1 MiB.
 MAX_ANSWER = 8 * MAX_BLOCK
-# What a block counts for by being there, so that empty ones are bounded too.
+# Characters that a block counts for besides its content, so that empty ones are bounded too.
 BLOCK_COST = 64
-# Bounds of a call's name and id, in bytes; APIs allow 64 to 128 characters.
+# Bytes of a call's name, and of its id; APIs allow 64 to 128 characters.
 MAX_NAME = 256
 
 
 @attrs.frozen
-class Answer:
-    """What a provider call came to.
+class ModelAnswer:
+    """The answer of one provider call.
 
     Attributes:
         content: in the order of the provider's indexes; may be empty.
@@ -70,8 +70,15 @@ class Answer:
 
 
 @attrs.define(eq=False)
-class _Slot:
-    """A block on its way: how it began, and the pieces (text, thinking or arguments) since."""
+class _OpenBlock:
+    """A block as it arrives.
+
+    Attributes:
+        parts: of its text, thinking or arguments, in order.
+        signature: of a thinking block, so far.
+        stopped: whether its end was announced.
+        cut: whether something of it did not fit; then nothing more is kept.
+    """
 
     index: int
     block: Block
@@ -95,14 +102,20 @@ class Accumulator:
     """Collects one answer.
 
     Attributes:
-        turn: number of the turn, from which missing call ids are made.
+        turn: number of the turn; missing call ids are made from it.
         max_calls: tool calls kept; the rest are only counted.
+        _blocks: all blocks, in the order they started.
+        _open: the block that a delta belongs to, by index.
+        _usage: tokens as far as the provider has reported them.
+        _reason: the stop reason; None until the end.
+        _calls: tool calls that have started, refused ones included.
+        _room: characters that still fit.
     """
 
     turn: int
     max_calls: int = 64
-    _slots: list[_Slot] = attrs.field(factory=list, init=False)
-    _open: dict[int, _Slot] = attrs.field(factory=dict, init=False)
+    _blocks: list[_OpenBlock] = attrs.field(factory=list, init=False)
+    _open: dict[int, _OpenBlock] = attrs.field(factory=dict, init=False)
     _usage: Usage = attrs.field(factory=Usage, init=False)
     _reason: StopReason | None = attrs.field(default=None, init=False)
     _calls: int = attrs.field(default=0, init=False)
@@ -115,8 +128,8 @@ class Accumulator:
 
     @property
     def empty(self) -> bool:
-        """Whether no content has arrived yet, so that the call can be repeated unnoticed."""
-        return not self._calls and all(slot.empty for slot in self._slots)
+        """Whether no content has arrived yet, so that the call may be repeated."""
+        return not self._calls and all(started.empty for started in self._blocks)
 
     @property
     def usage(self) -> Usage:
@@ -124,7 +137,7 @@ class Accumulator:
         return self._usage
 
     def push(self, event: ProviderEvent) -> None:
-        """Take the next event; what follows a `Stop`, fits no block or is unknown is ignored."""
+        """Add the next event; one after a `Stop`, of no block, or of an unknown kind is ignored."""
         if self.finished:
             return
         match event:
@@ -145,12 +158,12 @@ class Accumulator:
             case Stop(reason):
                 self._reason = reason
 
-    def answer(self) -> Answer:
-        """Return the answer as it is now, every block taken for complete."""
+    def answer(self) -> ModelAnswer:
+        """Return the answer so far, with every block taken as complete."""
         return self._collect(whole=True)
 
-    def partial(self) -> Answer:
-        """Return what has arrived; a call still open keeps its arguments as raw text only."""
+    def partial(self) -> ModelAnswer:
+        """Return the answer so far; a call that is not complete keeps its arguments as raw text."""
         return self._collect(whole=False)
 
     def _start(self, index: int, block: Block) -> None:
@@ -163,65 +176,65 @@ class Accumulator:
                 return
         if not self._take(BLOCK_COST):
             return
-        slot = self._open[index] = _Slot(index, block)
-        self._slots.append(slot)
+        started = self._open[index] = _OpenBlock(index, block)
+        self._blocks.append(started)
         match block:
             case TextBlock(text):
                 self._extend(index, block, text)
             case ThinkingBlock(thinking, signature):
                 self._extend(index, block, thinking)
-                slot.signature = signature
+                started.signature = signature
 
     def _repeated(self, index: int, block: Block) -> bool:
-        """Return whether a call is announced a second time: its id again, at its own index."""
+        """Return whether a call starts a second time: with the same id, at its own index."""
         match block, self._open.get(index):
-            case ToolUseBlock(id=again), _Slot(block=ToolUseBlock(id=known)):
+            case ToolUseBlock(id=again), _OpenBlock(block=ToolUseBlock(id=known)):
                 return again == known != ""
         return False
 
-    def _slot(self, index: int, kind: Block) -> _Slot | None:
-        """Return the block a delta belongs to; prose that was never announced begins here."""
+    def _block_at(self, index: int, kind: Block) -> _OpenBlock | None:
+        """Return the block that a delta belongs to; a text that was never announced starts here."""
         if index not in self._open and not isinstance(kind, ToolUseBlock):
             self._start(index, kind)
-        slot = self._open.get(index)
-        return slot if slot is not None and type(slot.block) is type(kind) else None
+        started = self._open.get(index)
+        return started if started is not None and type(started.block) is type(kind) else None
 
     def _extend(self, index: int, kind: Block, piece: str) -> None:
-        slot = self._slot(index, kind)
-        if slot is not None and piece:
-            slot.cut = slot.cut or not self._take(len(piece))
-            slot.parts += [] if slot.cut else [piece]
+        started = self._block_at(index, kind)
+        if started is not None and piece:
+            started.cut = started.cut or not self._take(len(piece))
+            started.parts += [] if started.cut else [piece]
 
     def _sign(self, index: int, signature: str) -> None:
-        slot = self._slot(index, ThinkingBlock(""))
-        if slot is not None and self._take(len(signature)):
-            slot.signature = signature
+        started = self._block_at(index, ThinkingBlock(""))
+        if started is not None and self._take(len(signature)):
+            started.signature = signature
 
     def _take(self, characters: int) -> bool:
-        """Use up room; once something did not fit, nothing more does, so no text has holes."""
+        """Use up room; once something did not fit, nothing more does, so no text has gaps."""
         self._room -= characters
         return self._room >= 0
 
-    def _collect(self, *, whole: bool) -> Answer:
-        ordered = sorted(self._slots, key=lambda slot: slot.index)
-        found = (_finish(slot, whole=(whole or slot.stopped) and not slot.cut) for slot in ordered)
+    def _collect(self, *, whole: bool) -> ModelAnswer:
+        ordered = sorted(self._blocks, key=lambda started: started.index)
+        found = [_finish(it, whole=(whole or it.stopped) and not it.cut) for it in ordered]
         content = tuple(_with_ids([block for block in found if block is not None], self.turn))
         refused = max(self._calls - self.max_calls, 0)
-        return Answer(content, self._reason, self._usage, refused)
+        return ModelAnswer(content, self._reason, self._usage, refused)
 
 
-def _finish(slot: _Slot, *, whole: bool) -> Block | None:
-    """Return the block *slot* came to; None when nothing of it is worth keeping."""
-    match slot.block:
+def _finish(started: _OpenBlock, *, whole: bool) -> Block | None:
+    """Return the finished block; None if there is nothing to keep."""
+    match started.block:
         case TextBlock():
-            text = cut_text(slot.streamed, MAX_BLOCK)
+            text = cut_text(started.streamed, MAX_BLOCK)
             return TextBlock(text) if text.strip() else None
         case ThinkingBlock():
-            return _thinking(slot.streamed, "" if slot.cut else slot.signature)
+            return _thinking(started.streamed, "" if started.cut else started.signature)
         case ToolUseBlock() as call:
-            return _call(call, slot.streamed, whole=whole)
+            return _call(call, started.streamed, whole=whole)
         case RedactedThinkingBlock(data):
-            return slot.block if cut_text(data, MAX_BLOCK) == data else None
+            return started.block if cut_text(data, MAX_BLOCK) == data else None
         case OpaqueBlock(provider, raw):
             return _opaque(provider, raw)
         case _:
@@ -245,7 +258,7 @@ def _opaque(provider: str, raw: JsonObject) -> Block | None:
 
 
 def _call(call: ToolUseBlock, streamed: str, *, whole: bool) -> ToolUseBlock:
-    """Return the call with its arguments read, once; arguments that are no object stay text."""
+    """Return the call with its arguments parsed; arguments that are no JSON object stay text."""
     name = cut_text(call.name, MAX_NAME)
     call_id = call.id if cut_text(call.id, MAX_NAME) == call.id else ""
     raw = streamed if streamed.strip() else call.raw_input
@@ -277,19 +290,11 @@ def _object(value: object) -> JsonObject | None:
 
 
 def _with_ids(blocks: Sequence[Block], turn: int) -> Iterator[Block]:
-    """Give calls whose id is missing or taken one of their own (``call_{turn}_{n}``)."""
-    taken = {block.id for block in blocks if isinstance(block, ToolUseBlock)}
-    used: set[str] = {""}
-    ordinal = 0
+    """Give calls whose id is missing, or used before in this answer, an id of their own."""
+    ids, used = CallIds((b.id for b in blocks if isinstance(b, ToolUseBlock)), turn=turn), {""}
     for block in blocks:
         if not isinstance(block, ToolUseBlock):
             yield block
             continue
-        made = f"call_{turn}_{ordinal}"
-        while block.id in used and made in taken:
-            made += "_"
-        call = attrs.evolve(block, id=made) if block.id in used else block
-        used.add(call.id)
-        taken.add(call.id)
-        ordinal += 1
-        yield call
+        yield attrs.evolve(block, id=ids.give(block.id)) if block.id in used else block
+        used.add(block.id)

@@ -1,7 +1,7 @@
-"""Asks a function of the agent's author: a guardrail or a verifier, sync or async.
+"""Calls to functions of the agent's author: guardrails and verifiers, sync or async.
 
-Rule: whatever it does, the caller gets an answer or what was raised, and the loop is not blocked
-meanwhile; only cancellation gets out.  Used by guardrails and completion gates.
+Rule: whatever the function does, the caller gets its return value or what it raised, and the event loop
+is not blocked.  Only cancellation is raised.
 """
 
 from __future__ import annotations
@@ -20,8 +20,21 @@ T = TypeVar("T")
 
 
 @attrs.frozen
+class CallbackThreads:
+    """Where sync callbacks run; kept apart from each other and from tools.
+
+    Attributes:
+        guardrails: not delayed by verifiers, which are often slow.
+        verifiers: of completion gates.
+    """
+
+    guardrails: Threads = attrs.field(factory=Threads)
+    verifiers: Threads = attrs.field(factory=Threads)
+
+
+@attrs.frozen
 class Raised:
-    """What a function raised in the place of an answer."""
+    """What a function raised instead of returning."""
 
     error: BaseException
 
@@ -29,10 +42,10 @@ class Raised:
 # Like a tool, a function that raises KeyboardInterrupt is one that failed; Ctrl-C is not.
 @trio.lowlevel.enable_ki_protection
 async def call_user_function(function: Callable[[T], object], about: T, threads: Threads) -> object:
-    """Return what *function* answers, awaited where need be, or `Raised`.
+    """Return what *function* returns for *about*, awaited where necessary, or `Raised`.
 
-    A sync function runs in one of *threads*.  Cancelled midway, nothing comes back, whatever the
-    function makes of it; a sync one goes on in its thread, and its answer is dropped.
+    A sync function runs in one of *threads*.  Cancelled midway, nothing is returned, even if the
+    function swallows the cancellation; a sync one goes on in its thread, and its result is dropped.
     """
     try:
         answer: object = await _answer(function, about, threads)
@@ -51,13 +64,13 @@ async def _answer(function: Callable[[T], object], about: T, threads: Threads) -
         answer = await threads.run(partial(function, about))
     answer = await answer if inspect.isawaitable(answer) else answer
     if inspect.iscoroutine(answer):
-        answer.close()  # or Python warns that nobody awaited it
+        answer.close()  # or Python warns that it was never awaited
     return answer
 
 
 def exact_str(value: object) -> str | None:
-    """Return the text that *value* is; None when it is none, whatever it says of itself.
+    """Return *value* as a plain str if its real type is str or a subclass, else None.
 
-    An answer is foreign, too: `isinstance` believes its class, and its methods may be others.
+    `isinstance` is not used, and no method of the value is called: user classes can lie to both.
     """
     return str.__str__(cast("str", value)) if issubclass(type(value), str) else None

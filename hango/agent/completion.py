@@ -1,8 +1,7 @@
-"""Completion gates: did it?
+"""Completion gates: a run that is done has to pass a verifier.
 
-Rule: a gate is asked about a run that is done, and only about that; it passes on ``True`` alone, and
-what it says otherwise is told to the model, which tries again, a bounded number of times.  All that
-a gate is asked about is read off the transcript, so that a crash changes nothing.  Used by the loop.
+Rule: only ``True`` passes; otherwise the verifier's reason is sent to the model as feedback, up to
+`max_attempts` times.  A verifier is asked about the stored transcript, so a crash changes nothing.
 """
 
 from __future__ import annotations
@@ -25,28 +24,29 @@ from hango.domain import (
     ToolResultBlock,
     ToolUseBlock,
     Usage,
+    joined_text,
 )
 from hango.errors import InvalidInput, VerifierError
 from hango.safe_errors import describe, format_frames
 from hango.threads import Threads
 
-MAX_REASON = 1000  # bytes of what a verifier found
+MAX_REASON = 1000  # bytes of a verifier's reason
 UNSPECIFIED = "unspecified"
-CUT_SHORT = "not run: the answer that asked for it was cut short"
+CUT_SHORT = "not run: the answer that requested it was cut short"
 _BEFORE, _AFTER = "Your work did not verify: ", ". Fix it and finish."
 
-_THREADS = Threads()  # of verifiers; see those of guardrails
 _log = logging.getLogger(__name__)
 
 
 @attrs.frozen
 class ToolCall:
-    """A tool call that was answered.
+    """A tool call and its result.
 
     Attributes:
-        args: as the model gave them; empty when they were no JSON object.
-        output: what the model was told of it.
-        is_error: whether that was an error; a denied call is one.
+        name: of the tool.
+        args: as the model wrote them; empty if they were not a JSON object.
+        output: the result as the model got it.
+        is_error: whether the result is an error; a denied call is one.
     """
 
     name: str
@@ -57,14 +57,14 @@ class ToolCall:
 
 @attrs.frozen
 class RunResult:
-    """What a run has come to, over all its attempts.
+    """What a run has done, over all its attempts.
 
     Attributes:
         text: of its last answer.
-        tool_calls: in the order they were asked for.
-        usage: of all its turns.
+        tool_calls: in request order.
+        usage: tokens of all its turns.
         turns: answers of the model.
-        messages: of the run, oldest first; the first is what it was asked.
+        messages: of the run, oldest first; the first is its input.
     """
 
     text: str
@@ -75,26 +75,29 @@ class RunResult:
 
 
 Verdict: TypeAlias = tuple[bool, str]
-"""Whether the work is complete, and if not, why; the reason is told to the model."""
+"""Whether the work is complete, and if not, why; the model gets the reason."""
 
 Verifier: TypeAlias = Callable[[RunResult], Verdict | Awaitable[Verdict]]
-"""Judges a run.  Async or sync; a sync one runs in a thread.  It may be asked again after a crash."""
+"""Decides whether a run is complete.  Async or sync; a sync one runs in a thread.
+
+After a crash it may be called again about the same answer.
+"""
 
 
 @attrs.frozen
 class Completion:
-    """A gate that a run which says it is done has to pass.
+    """A gate that a run has to pass before it is done.
 
     Attributes:
-        verify: judges the run.
-        max_attempts: how often the model may say that it is done; at least 1.
+        verify: decides whether the run is complete.
+        max_attempts: answers that may claim to be the last; at least 1.
     """
 
     verify: Verifier
     max_attempts: int
 
     def check(self) -> None:
-        """Refuse a gate that cannot be used.
+        """Check the gate.
 
         Raises:
             InvalidInput: *verify* cannot be called, or *max_attempts* is not an int of at least 1.
@@ -105,15 +108,15 @@ class Completion:
             raise InvalidInput("must be an integer of at least 1", field="completion.max_attempts")
 
 
-async def judge(verify: Verifier, result: RunResult) -> str | None:
-    """Return why *result* is not complete, cleaned and bounded; None when it is.
+async def judge(verify: Verifier, result: RunResult, threads: Threads) -> str | None:
+    """Return why *result* is not complete, cleaned and bounded; None if it is.
 
-    Cancelled midway, nothing comes back.
+    A sync *verify* runs in *threads*.  Cancelled midway, nothing is returned.
 
     Raises:
-        VerifierError: *verify* raised, or answered anything but ``(bool, str)``.
+        VerifierError: *verify* raised, or returned anything but ``(bool, str)``.
     """
-    answer = await call_user_function(verify, result, _THREADS)
+    answer = await call_user_function(verify, result, threads)
     if type(answer) is Raised:
         _log.warning("the verifier raised %s", format_frames(answer.error))
         raise VerifierError(describe(answer.error))
@@ -126,7 +129,7 @@ async def judge(verify: Verifier, result: RunResult) -> str | None:
 
 
 def _verdict(answer: object) -> Verdict | None:
-    """Return the verdict that *answer* is; None when it is none, whatever it says of itself."""
+    """Return *answer* as a verdict, by its real types; None if it is not one."""
     if not issubclass(type(answer), tuple):
         return None
     match tuple.__getitem__(cast("tuple[object, ...]", answer), slice(None)):
@@ -135,13 +138,13 @@ def _verdict(answer: object) -> Verdict | None:
     return None
 
 
-# --- what is told to the model, and read off the transcript ------------------------------------
+# --- feedback to the model, and what the transcript says ---------------------------------------
 
 
 def feedback(reason: str, answer: Sequence[Block]) -> tuple[Block, ...]:
-    """Return what the model is told after an attempt that did not verify.
+    """Return the message to the model after an attempt that did not verify.
 
-    Calls in its *answer* (blocks) that never ran, since it was cut short, are answered first.
+    If its *answer* was cut short, it may have calls that did not run; they get results first.
     """
     results = (
         ToolResultBlock(block.id, CUT_SHORT, is_error=True)
@@ -153,38 +156,44 @@ def feedback(reason: str, answer: Sequence[Block]) -> tuple[Block, ...]:
 
 @attrs.frozen
 class Rejections:
-    """How often a run did not verify, and why the last time."""
+    """How often a run did not verify.
+
+    Attributes:
+        count: rejected attempts.
+        reason: of the last one.
+    """
 
     count: int = 0
     reason: str = ""
 
     def plus(self, reason: str) -> Rejections:
-        """Count one more."""
+        """Count one more attempt."""
         return Rejections(self.count + 1, reason)
 
     def __str__(self) -> str:
-        """Say it in one line; empty when there was none."""
-        said = f"completion.verify failed {self.count}×: {self.reason}"  # noqa: RUF001 - a times sign
-        return said if self.count else ""
+        """Return one line for people; empty if there was none."""
+        line = f"completion.verify failed {self.count}×: {self.reason}"  # noqa: RUF001 - a times sign
+        return line if self.count else ""
 
 
 def rejections(messages: Iterable[Message], run_id: UUID) -> Rejections:
-    """Return what a run was told of its attempts so far.
+    """Return how often a run was rejected so far.
 
-    Nothing else is synthetic and a user message of a live run: what is repaired has ended.
+    Its feedback messages are the only synthetic user messages of a run that has not ended.
     """
-    describe = [
+    rejected = [
         message
         for message in messages
         if message.run_id == run_id and message.role == "user" and message.turn and message.synthetic
     ]
-    if not describe:
+    if not rejected:
         return Rejections()
-    return Rejections(len(describe), _text(describe[-1]).removeprefix(_BEFORE).removesuffix(_AFTER))
+    reason = joined_text(rejected[-1].content).removeprefix(_BEFORE).removesuffix(_AFTER)
+    return Rejections(len(rejected), reason)
 
 
 def result_of(messages: Iterable[Message], run_id: UUID, *, usage: Usage, turns: int) -> RunResult:
-    """Return what a run has come to, as its stored messages tell."""
+    """Return what a run has done, according to its stored messages."""
     # a copy, so that a verifier cannot change what is stored
     own = copy.deepcopy(tuple(message for message in messages if message.run_id == run_id))
     replies = {message.turn: message for message in own if message.role == "user"}
@@ -192,31 +201,28 @@ def result_of(messages: Iterable[Message], run_id: UUID, *, usage: Usage, turns:
     calls = tuple(
         ToolCall(call.name, call.input, result.content, result.is_error)
         for message in answers
-        for call, result in _answered(message, replies.get(message.turn))
+        for call, result in _with_results(message, replies.get(message.turn))
     )
-    return RunResult(_text(answers[-1]) if answers else "", calls, usage, turns, own)
+    return RunResult(joined_text(answers[-1].content) if answers else "", calls, usage, turns, own)
 
 
-def _answered(asking: Message, reply: Message | None) -> Iterable[tuple[ToolUseBlock, ToolResultBlock]]:
-    """Pair calls with their results: both are in request order, so that ids need not be unique."""
-    calls = [block for block in asking.content if isinstance(block, ToolUseBlock)]
+def _with_results(
+    answer: Message, reply: Message | None
+) -> Iterable[tuple[ToolUseBlock, ToolResultBlock]]:
+    """Pair calls with their results: both are in request order, so ids need not be unique."""
+    calls = [block for block in answer.content if isinstance(block, ToolUseBlock)]
     results = [block for block in reply.content if isinstance(block, ToolResultBlock)] if reply else []
     return zip(calls, results, strict=False)  # an answer that was cut short has no results
-
-
-def _text(message: Message) -> str:
-    return "".join(block.text for block in message.content if isinstance(block, TextBlock))
 
 
 # --- the verifier that comes with hango -------------------------------------------------------
 
 
 def all_todos_done(result: RunResult) -> Verdict:
-    """Judge whether all that the run has put on its list with ``todowrite`` is completed.
+    """Pass if every item that the run put on its list with ``todowrite`` is completed.
 
-    It looks at the calls that succeeded.  Completed means exactly ``true``.  A new list replaces the
-    old one, but an empty one does not while anything is open: giving up is not completing.  A run
-    that never made a list passes.
+    Only successful calls count, and only ``true`` is completed.  A new list replaces the old one;
+    an empty one does not while an item is open.  A run that never made a list passes.
     """
     plan: Sequence[object] = ()
     for call in result.tool_calls:
@@ -228,7 +234,7 @@ def all_todos_done(result: RunResult) -> Verdict:
 
 
 def _open(todos: Sequence[object]) -> list[str]:
-    """Return the texts of what is not completed."""
+    """Return the texts of the items that are not completed."""
     return [
         str(todo.get("text", "")) if isinstance(todo, Mapping) else str(todo)
         for todo in todos

@@ -17,11 +17,12 @@ from typing import Literal, Protocol, TypeAlias
 import attrs
 import trio
 
+from hango.agent.callbacks import CallbackThreads
 from hango.agent.completion import Completion, RunResult, rejections, result_of
 from hango.agent.guardrails import Guardrail
-from hango.agent.loop import AgentLoop, LoopLimits
+from hango.agent.loop import AgentLoop
 from hango.agent.memory import MemoryLedger, MemoryTranscript
-from hango.agent.ports import NULL_SINK, Provider, RunOptions, Toolbox
+from hango.agent.ports import NULL_SINK, ExecutionOptions, LoopLimits, Provider, Toolbox
 from hango.domain import (
     ErrorCode,
     Interrupted,
@@ -163,6 +164,7 @@ class Loop:
     _toolkit: ToolSource
     _state: str = attrs.field(default="idle", init=False)
     _turns: int = attrs.field(default=0, init=False)
+    _threads: CallbackThreads = attrs.field(factory=CallbackThreads, init=False)
 
     @property
     def status(self) -> str:
@@ -207,7 +209,7 @@ class Loop:
         loop, deadline = self._loop(model), self._agent.limits.run_deadline
         ending: RunOutcome | Interrupted | None = None
         with trio.move_on_after(math.inf if deadline is None else deadline):
-            ending = await loop.run(new_id(), (TextBlock(prompt),), NULL_SINK, RunOptions())
+            ending = await loop.run(new_id(), (TextBlock(prompt),), NULL_SINK, ExecutionOptions())
         if not isinstance(ending, RunOutcome):  # cut short: a transcript in memory never says stop
             late = f"the run took longer than {deadline:g} s"
             ending = loop.failed(RunError(ErrorCode.DEADLINE_EXCEEDED, late))
@@ -230,6 +232,7 @@ class Loop:
             usage=Usage(),
             guardrails=self._agent.guardrails,
             completion=self._agent.completion,
+            threads=self._threads,
         )
 
 

@@ -1,8 +1,7 @@
-"""Guardrails: may this tool call happen?
+"""Guardrails: functions that permit or deny a tool call before it starts.
 
-Rule: a call happens only if every guardrail permits it; the first that does not is the last that is
-asked, and one that raises or answers nonsense does not.  There are no other hooks before a tool.
-Used by whoever runs the calls of a turn.
+Rule: a call starts only if every guardrail permits it.  The first denial wins, later guardrails are not
+asked, and a guardrail that raises or returns anything unexpected denies.
 """
 
 from __future__ import annotations
@@ -22,21 +21,19 @@ from hango.safe_errors import describe, format_frames
 from hango.threads import Threads
 
 ALLOW = "allow"
-MAX_REASON = 1000  # bytes a model is told of why a call was denied
+MAX_REASON = 1000  # bytes of a denial's reason, as the model gets it
 
-# Their own: neither tools that hang nor verifiers, which are often slow, keep a call from being judged.
-_THREADS = Threads()
 _log = logging.getLogger(__name__)
 
 
 @attrs.frozen
 class BeforeToolEvent:
-    """A tool call that is about to happen.
+    """A tool call that is about to start.
 
     Attributes:
-        name: of the tool; a model may have made it up.
-        args: as the model gave them, not yet checked against the tool's schema; the guardrail's own
-            copy, so that changing it changes nothing.
+        name: of the tool, as the model wrote it; there may be no such tool.
+        args: as the model wrote them, not yet checked against the tool's schema; a copy of the
+            guardrail's own, so changing it changes nothing.
         id: of the call, as in the transcript.
         turn: of the run, from 1.
     """
@@ -48,28 +45,31 @@ class BeforeToolEvent:
 
 
 Guardrail: TypeAlias = Callable[[BeforeToolEvent], str | Awaitable[str | None] | None]
-"""Permits a call by answering None, ``""`` or ``"allow"``; any other text denies it, and is the reason.
+"""Permits a call by returning None, ``""`` or ``"allow"``; any other text denies it, and is the reason.
 
-Async or sync; a sync one runs in a thread.  Calls of one turn are asked about at the same time, and a
-call whose turn is driven again is asked about again.
+Async or sync; a sync one runs in a thread.  Calls of one turn are asked about at the same time, and
+again when the turn is replayed after a crash.
 """
 
 
-async def denial(guardrails: Sequence[Guardrail], call: ToolUseBlock, turn: int) -> str | None:
-    """Return why *call* may not happen, cleaned and bounded; None when it may.
+async def denial(
+    guardrails: Sequence[Guardrail], call: ToolUseBlock, turn: int, threads: Threads
+) -> str | None:
+    """Return why *call* is denied, cleaned and bounded; None if every guardrail permits it.
 
-    The guardrails are asked in order.  Cancelled midway, nothing comes back.
+    The guardrails are asked in order; sync ones run in *threads*.  Cancelled midway, nothing is
+    returned.
     """
     for guardrail in guardrails:
         event = BeforeToolEvent(call.name, copy.deepcopy(call.input), call.id, turn)
-        reason = _read(guardrail, await call_user_function(guardrail, event, _THREADS))
+        reason = _reason(guardrail, await call_user_function(guardrail, event, threads))
         if reason is not None:
             return cut_text(reason, MAX_REASON)
     return None
 
 
-def _read(guardrail: Guardrail, answer: object) -> str | None:
-    """Return the reason in *answer*; None only for what clearly permits."""
+def _reason(guardrail: Guardrail, answer: object) -> str | None:
+    """Return the reason for a denial; None only for an answer that clearly permits."""
     if answer is None:
         return None
     reason = exact_str(answer)
@@ -84,6 +84,6 @@ def _read(guardrail: Guardrail, answer: object) -> str | None:
 
 
 def _name_of(guardrail: Guardrail) -> str:
-    """Return what the log calls it; an object is not asked, it may answer anything."""
+    """Return a name for the log; attributes of objects are not read, their code could do anything."""
     kind = type(guardrail).__qualname__
     return getattr(guardrail, "__qualname__", kind) if inspect.isroutine(guardrail) else kind

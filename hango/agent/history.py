@@ -1,8 +1,8 @@
-"""Makes a conversation one that every model API accepts.
+"""Conversation history: repaired so that every model API accepts it.
 
-Two halves.  `unanswered` finds calls that an earlier run left without a result, to be answered by
-stored messages.  `repair_history` repairs everything else in the copy that is sent; it stores nothing.
-Rule: both are pure, and doing either twice changes nothing more.  Used by the loop and its prompt.
+`dangling_call_results` answers calls that an earlier run left without a result; those messages are
+stored.  `repair_history` repairs everything else in the copy that is sent; nothing of it is stored.
+Rule: both are pure, and doing either twice changes nothing more.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from uuid import UUID
 
 import attrs
 
+from hango.call_ids import CallIds
 from hango.domain import (
     Block,
     Message,
@@ -26,36 +27,36 @@ from hango.domain import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from hango.domain.names import api_name, is_api_name
+from hango.domain.names import api_name
 from hango.domain.tools import NO_OUTPUT
 
 INTERRUPTED = "tool call interrupted"
-# Stands where an API insists on a message and the conversation has none.
+# Sent where an API requires a message and the conversation has none.
 NOTHING = "(no message)"
 
 
-def unanswered(messages: Sequence[Message], run_id: UUID) -> tuple[NewMessage, ...]:
-    """Return the error results that answer the dangling calls at the end of the conversation.
+def dangling_call_results(messages: Sequence[Message], run_id: UUID) -> tuple[NewMessage, ...]:
+    """Return error results for the calls at the end of the conversation that have none.
 
-    Only the tail is looked at: the last assistant messages before run *run_id*, and what users said
-    since.  One message for each that has calls without results, oldest first; empty when there are
-    none, or when *run_id* has messages already: what is its own is re-driven, never repaired.
+    Only the tail is read: the last assistant messages before run *run_id*, and the user messages after
+    them.  One message for each assistant message with such calls, oldest first; empty if there are
+    none, or if *run_id* has messages already: its own open turn is replayed, never repaired.
     """
     if any(message.run_id == run_id for message in messages):
         return ()
-    replies, asking = _tail(messages)
-    answered = {
+    replies, requests = _tail(messages)
+    have_result = {
         block.tool_use_id
         for message in replies
         for block in message.content
         if isinstance(block, ToolResultBlock)
     }
-    keys = {(message.run_id, message.turn) for message in replies if message.run_id is not None}
+    stored = {(message.run_id, message.turn) for message in replies if message.run_id is not None}
     return tuple(
         NewMessage("user", results, message.run_id, message.turn, synthetic=True)
-        for message in asking
-        if (results := tuple(map(_interrupted, _open_calls(message, answered))))
-        and (message.run_id, message.turn) not in keys
+        for message in requests
+        if (results := tuple(map(_interrupted, _open_calls(message, have_result))))
+        and (message.run_id, message.turn) not in stored
     )
 
 
@@ -70,14 +71,14 @@ def _tail(messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
     return list(messages[split:]), list(messages[start:split])
 
 
-def _open_calls(message: Message, answered: set[str]) -> Iterator[ToolUseBlock]:
+def _open_calls(message: Message, have_result: set[str]) -> Iterator[ToolUseBlock]:
     for block in message.content:
-        if isinstance(block, ToolUseBlock) and block.id not in answered:
+        if isinstance(block, ToolUseBlock) and block.id not in have_result:
             yield block
 
 
 def _interrupted(call: ToolUseBlock) -> ToolResultBlock:
-    """Answer *call* with a neutral error: nobody knows how far it came."""
+    """Answer *call* with a neutral error: whether it took effect is not known."""
     return ToolResultBlock(call.id, INTERRUPTED, is_error=True)
 
 
@@ -85,11 +86,11 @@ def _interrupted(call: ToolUseBlock) -> ToolResultBlock:
 
 
 def repair_history(messages: Iterable[PromptMessage], provider: str) -> tuple[PromptMessage, ...]:
-    """Return *messages* as the strictest API takes them (rule 14 of the design).
+    """Return *messages* such as the strictest API accepts (rule 14 of the design).
 
-    Roles alternate, from user to user; every call has one result, first in the next message and in
-    request order; ids are unique; no block is empty, foreign to *provider*, or misplaced.  Messages
-    that are valid come back equal, and so do signed thinking blocks.
+    Roles alternate, and the first and last is the user.  Every call has one result, at the start of the
+    next message, in request order.  Call ids are unique.  No block is empty, in the wrong role, or of
+    another provider than *provider*.  Valid messages come back equal; so do signed thinking blocks.
     """
     sendable = (attrs.evolve(m, content=_sendable(m, provider)) for m in messages)
     paired = _paired(_alternating(sendable))
@@ -97,10 +98,10 @@ def repair_history(messages: Iterable[PromptMessage], provider: str) -> tuple[Pr
 
 
 def _sendable(message: PromptMessage, provider: str) -> tuple[Block, ...]:
-    """Return the blocks of *message* that may be sent in its role, without what is for people."""
+    """Return the blocks of *message* that may be sent in its role, without `for_user` texts."""
     found = (_sendable_block(block, message.role, provider) for block in message.content)
     blocks = [block for block in found if block is not None]
-    # No API takes reasoning that nothing follows, as an answer cut short leaves it.
+    # An answer that was cut short may end in reasoning, which no API accepts.
     while blocks and isinstance(blocks[-1], ThinkingBlock | RedactedThinkingBlock):
         blocks.pop()
     return tuple(blocks)
@@ -130,7 +131,7 @@ def _sendable_call(call: ToolUseBlock) -> ToolUseBlock:
 
 
 def _alternating(messages: Iterable[PromptMessage]) -> list[PromptMessage]:
-    """Drop messages that are empty, then join neighbours of one role."""
+    """Drop empty messages, then join adjacent ones of the same role."""
     joined: list[PromptMessage] = []
     for message in messages:
         if not message.content:
@@ -143,65 +144,52 @@ def _alternating(messages: Iterable[PromptMessage]) -> list[PromptMessage]:
 
 
 def _paired(messages: Sequence[PromptMessage]) -> Iterator[PromptMessage]:
-    """Give every call exactly one result, in the message after it; results without a call go."""
-    used: set[str] = set()
+    """Give every call exactly one result, in the message after it; drop results without a call."""
+    ids = CallIds()
     for index, message in enumerate(messages):
         if message.role == "assistant":
             after = messages[index + 1].content if index + 1 < len(messages) else ()
-            content, results = _settled(message.content, after, used)
+            content, results = _with_results(message.content, after, ids)
             yield PromptMessage("assistant", content)
-            yield PromptMessage("user", results + _but_results(after))
+            yield PromptMessage("user", results + _without_results(after))
         elif index == 0:
-            yield PromptMessage("user", _but_results(message.content))
+            yield PromptMessage("user", _without_results(message.content))
 
 
-def _settled(
-    content: Iterable[Block], after: Iterable[Block], used: set[str]
+def _with_results(
+    content: Iterable[Block], after: Iterable[Block], ids: CallIds
 ) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
     """Return *content* with unique call ids, and one result for each call, in request order.
 
-    Of calls that share an id, the first takes the first result.
+    Of calls that share an id, the first gets the first result.  A new id depends only on the messages
+    before it, so a growing conversation keeps its prefix, which providers cache.
     """
     given: defaultdict[str, deque[ToolResultBlock]] = defaultdict(deque)
     for block in after:
         if isinstance(block, ToolResultBlock):
             given[block.tool_use_id].append(block)
-    asked: list[Block] = []
+    blocks: list[Block] = []
     results: list[Block] = []
     for block in content:
         if not isinstance(block, ToolUseBlock):
-            asked.append(block)
+            blocks.append(block)
             continue
         result = given[block.id].popleft() if given[block.id] else _interrupted(block)
-        call_id = _unique(block.id, used)
-        asked.append(attrs.evolve(block, id=call_id))
+        call_id = ids.give(block.id)
+        blocks.append(attrs.evolve(block, id=call_id))
         results.append(attrs.evolve(result, tool_use_id=call_id))
-    return tuple(asked), tuple(results)
+    return tuple(blocks), tuple(results)
 
 
-def _unique(call_id: str, used: set[str]) -> str:
-    """Return *call_id*, or a new one if it is used or not sendable.
-
-    The new one depends on what came before it only, so that a growing conversation keeps its prefix
-    (which providers cache).
-    """
-    if call_id in used or not is_api_name(call_id):
-        number = len(used)
-        while (call_id := f"call_{number}") in used:
-            number += 1
-    used.add(call_id)
-    return call_id
-
-
-def _but_results(content: Iterable[Block]) -> tuple[Block, ...]:
+def _without_results(content: Iterable[Block]) -> tuple[Block, ...]:
     return tuple(block for block in content if not isinstance(block, ToolResultBlock))
 
 
 def _framed(messages: Sequence[PromptMessage]) -> Iterator[PromptMessage]:
-    """Begin and end with the user, as every API wants it."""
-    stand_in = PromptMessage("user", (TextBlock(NOTHING),))
+    """Begin and end with the user, as every API requires."""
+    placeholder = PromptMessage("user", (TextBlock(NOTHING),))
     if not messages or messages[0].role == "assistant":
-        yield stand_in
+        yield placeholder
     yield from messages
     if messages and messages[-1].role == "assistant":
-        yield stand_in
+        yield placeholder

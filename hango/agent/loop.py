@@ -1,12 +1,11 @@
-"""The loop: think, act, observe, until the model is done or something stops it.
+"""The agent loop: ask the model, run its tools, until it is done or something stops it.
 
-Rule: an answer is stored before its tools run, and a turn is stored whole before the next begins, so
-that whoever takes the run over repeats nothing.  Used by whoever executes runs, through `AgentLoop`.
+Rule: an answer is stored before its tools run, and a turn is stored completely before the next begins,
+so a process that takes over a run repeats nothing that is finished.
 
-Writes: the input has none of its own, it goes in front of the first message after it.  A turn with
-tools makes two, the answer and the boundary; the last turn makes none, its answer is stored with the
-state the run ends in.  A dangling call of an earlier run costs one more, before anything else, and a
-call of a keyed or unsafe tool two, before and after it runs.
+Writes: one for the results of a dangling call of an earlier run; per turn with tools one for the answer
+and one for the turn's end, and two for each call of a keyed or unsafe tool.  The run's input is stored
+with the first of these; the last answer is stored with the state in which the run ends.
 """
 
 from __future__ import annotations
@@ -17,16 +16,31 @@ from uuid import UUID
 import attrs
 
 from hango.agent import outcomes
-from hango.agent.accumulator import Accumulator, Answer
+from hango.agent.accumulator import Accumulator, ModelAnswer
+from hango.agent.callbacks import CallbackThreads
 from hango.agent.completion import Completion, feedback, judge, rejections, result_of
 from hango.agent.guardrails import Guardrail
-from hango.agent.history import unanswered
-from hango.agent.model_call import call_model, goes_on, run_error, stop_reason, unusable
-from hango.agent.outcomes import Standing
-from hango.agent.ports import EventSink, Provider, RunOptions, Toolbox, Transcript
-from hango.agent.prompt import build_request
-from hango.agent.resume import stored_answer, stored_turns
-from hango.agent.tool_calls import Act
+from hango.agent.history import dangling_call_results
+from hango.agent.model_call import (
+    build_request,
+    call_model,
+    run_error,
+    runs_tools,
+    stop_reason,
+    stored_answer,
+    unusable,
+)
+from hango.agent.outcomes import RunTotals
+from hango.agent.ports import (
+    NULL_SINK,
+    EventSink,
+    ExecutionOptions,
+    LoopLimits,
+    Provider,
+    Toolbox,
+    Transcript,
+)
+from hango.agent.tool_calls import run_tool_calls
 from hango.codec import blocks_from_json, blocks_to_json, clean_json
 from hango.domain import (
     AttemptRejected,
@@ -38,7 +52,7 @@ from hango.domain import (
     RunError,
     RunOutcome,
     Scope,
-    StopReason,
+    ToolContext,
     TurnEnd,
     TurnStarted,
     Usage,
@@ -46,35 +60,29 @@ from hango.domain import (
 from hango.errors import ProviderError, VerifierError
 
 
-@attrs.frozen
-class LoopLimits:
-    """Bounds of one run.
-
-    Attributes:
-        max_iterations: turns a run may have, rejected ones too, until it stops as `iteration_cap`.
-        max_tokens: tokens of one answer; None leaves it to the provider.
-        max_tool_calls: calls one answer may ask for; more fail the run.
-        tools_at_once: calls of one turn that run at the same time.
-        tries: provider calls for one answer, while nothing of it has arrived.
-    """
-
-    max_iterations: int = 20
-    max_tokens: int | None = None
-    max_tool_calls: int = 64
-    tools_at_once: int = 8
-    tries: int = 4
-
-
 @attrs.define(eq=False, kw_only=True)
 class AgentLoop:
-    """One execution of one run; used once.
+    """One execution of one run; `run` is called once.
 
     Attributes:
-        ledger: of the run's calls that must not just run again.
-        usage: of the run's finished turns; moves on with each.
-        scope: on whose behalf tools run.
+        run_id: the run.
+        provider: answers.
+        tools: those the agent may use.
+        transcript: the session's messages; what the run says is written there.
+        ledger: records the calls that must not simply run twice.
+        model: the name that the provider is given.
+        system_prompt: the agent's own text; empty for none.
+        limits: bounds of the run.
+        scope: tenant and user that tools act for; None outside a database.
+        usage: tokens of the run's finished turns; grows with each.
         guardrails: asked before each tool call, in this order.
-        completion: the gate a run that is done has to pass; None lets all pass.
+        completion: the gate that a run has to pass before it is done; None for no gate.
+        threads: where sync guardrails and verifiers run.
+        _events: told of the run's progress.
+        _finished: turns that are finished and stored.
+        _input: the run's input while it is not stored; then empty.
+        _stream: the open turn's answer as it arrives; None once it is stored.
+        _billed: tokens of the open turn's stored answer; not yet in `usage`.
     """
 
     run_id: UUID
@@ -89,75 +97,72 @@ class AgentLoop:
     usage: Usage
     guardrails: Sequence[Guardrail] = ()
     completion: Completion | None = None
+    threads: CallbackThreads = attrs.field(factory=CallbackThreads)
+    _events: EventSink = attrs.field(default=NULL_SINK, init=False)
     _finished: int = attrs.field(default=0, init=False)
-    _input: NewMessage | None = attrs.field(default=None, init=False)
-    # of the open turn: its answer while that is not stored, then what it cost
+    _input: tuple[NewMessage, ...] = attrs.field(default=(), init=False)
     _stream: Accumulator | None = attrs.field(default=None, init=False)
-    _paid: Usage = attrs.field(factory=Usage, init=False)
+    _billed: Usage = attrs.field(factory=Usage, init=False)
 
     async def run(
         self,
         session_id: UUID,  # noqa: ARG002 - the signature is final; the transcript knows its session
         input: Sequence[Block],  # noqa: A002 - the word of the design
         emit: EventSink,
-        options: RunOptions,
+        options: ExecutionOptions,
     ) -> RunOutcome | Interrupted:
         """Execute the run from its last finished turn on.
 
-        Returns the outcome, still to be stored, or `Interrupted` when a turn boundary said that the
-        run is cancelled or handed over.  Cancelled midway, all that was finished is stored, and
-        `failed` and `interrupted` tell what else there is.
+        Returns the outcome, which the caller stores, or `Interrupted` if the end of a turn found the
+        run cancelled or to be handed over.  Cancelled midway, everything finished is stored; `failed`
+        and `interrupted` return the rest.
 
         Raises:
             StoreError: as transcript and ledger do; a `StateConflict` means that the run is not ours.
         """
-        self._begin(input, options.resume_from)
-        await self._answer_dangling()
-        kept = stored_answer(self.transcript.messages, self.run_id, self._finished + 1)
-        while kept is not None or self._finished < self.limits.max_iterations:
+        self._events, self._finished = emit, options.resume_from
+        await self._start(input)
+        answer = stored_answer(self.transcript.messages, self.run_id, self._finished + 1)
+        while answer is not None or self._finished < self.limits.max_iterations:
             try:
-                answer = kept or await self._think(emit)
+                answer = answer or await self._request_answer()
             except ProviderError as error:
                 return self.failed(run_error(error, arrived=self._arrived()))
-            ending = await self._take(answer, emit)
-            if ending is not None:
-                return ending
-            kept = None
-        standing = self._standing(self._finished, self.usage, None)
-        return outcomes.capped(standing, self.limits.max_iterations, self.run_id, self._pending())
+            ended = await self._process(answer)
+            if ended is not None:
+                return ended
+            answer = None
+        cap = self.limits.max_iterations
+        return outcomes.at_iteration_cap(self._totals(), cap, self.run_id, self._input)
 
     def failed(self, error: RunError) -> RunOutcome:
-        """Return what a run that fails with *error* now comes to: finished turns, and what arrived."""
+        """Return the outcome of a run that fails with *error* now, with what is not stored yet."""
         messages = self._unstored()
-        usage = self.usage + (self._stream.usage if self._stream else self._paid)
+        usage = self.usage + (self._stream.usage if self._stream else self._billed)
         stopped = self._stream.answer().stop_reason if self._stream else None
-        return outcomes.failed(self._standing(self._finished, usage, stopped), error, messages)
+        totals = attrs.evolve(self._totals(), usage=usage, stop_reason=stopped)
+        return outcomes.failed(totals, error, messages)
 
     def interrupted(self) -> Interrupted:
-        """Return what an execution that was cancelled from outside comes to."""
+        """Return what is not stored yet of an execution that was cancelled from outside."""
         return Interrupted(self._unstored())
 
-    # --- the start ------------------------------------------------------------------------
-
-    def _begin(self, blocks: Sequence[Block], resume_from: int) -> None:
-        self._finished = resume_from
+    async def _start(self, blocks: Sequence[Block]) -> None:
+        """Prepare the input, and store results for calls that an earlier run left without one."""
         if (0, "user") not in self._stored():
             cleaned = blocks_from_json(clean_json(blocks_to_json(blocks)))
-            self._input = NewMessage("user", cleaned, self.run_id, 0)
-
-    async def _answer_dangling(self) -> None:
-        """Store results for the calls an earlier run left open; the input follows them at once."""
-        repairs = unanswered(self.transcript.messages, self.run_id)
-        if repairs:
-            await self.transcript.append([*repairs, *self._pending()])
-            self._input = None
+            self._input = (NewMessage("user", cleaned, self.run_id, 0),)
+        repairs = dangling_call_results(self.transcript.messages, self.run_id)
+        if repairs:  # the input in the same write, so that it follows at once
+            await self.transcript.append([*repairs, *self._input])
+            self._input = ()
 
     # --- one turn -------------------------------------------------------------------------
 
-    async def _think(self, emit: EventSink) -> Answer:
+    async def _request_answer(self) -> ModelAnswer:
         turn = self._finished + 1
         request = build_request(
-            [*self.transcript.messages, *self._pending()],
+            [*self.transcript.messages, *self._input],
             provider=self.provider.name,
             model=self.model,
             system_prompt=self.system_prompt,
@@ -165,114 +170,108 @@ class AgentLoop:
             turn=turn,
             max_tokens=self.limits.max_tokens,
         )
-        emit.emit(TurnStarted(self.run_id, turn))
+        self._events.emit(TurnStarted(self.run_id, turn))
         return await call_model(
             self.provider,
             request,
             run_id=self.run_id,
-            emit=emit,
+            events=self._events,
             tries=self.limits.tries,
-            begin=self._open_stream,
+            new_accumulator=self._new_accumulator,
         )
 
-    def _open_stream(self) -> Accumulator:
+    def _new_accumulator(self) -> Accumulator:
         self._stream = Accumulator(self._finished + 1, self.limits.max_tool_calls)
         return self._stream
 
-    async def _take(self, answer: Answer, emit: EventSink) -> RunOutcome | Interrupted | None:
-        """Do what *answer* comes to; return how the run ends by it, None when another turn follows."""
+    async def _process(self, answer: ModelAnswer) -> RunOutcome | Interrupted | None:
+        """Act on *answer*; return how the run ended, or None if another turn follows."""
         if refusal := unusable(answer, self.limits.max_tool_calls):
             return self.failed(refusal)
-        if goes_on(answer):
-            return await self._act(answer, emit)
+        if runs_tools(answer):
+            return await self._run_tools(answer)
         if self.completion is not None:
-            return await self._judge(answer, self.completion, emit)
-        final = () if self._stream is None else (*self._pending(), self._message(answer))
-        return outcomes.done(self._ended_by(answer), final)
+            return await self._judge(answer, self.completion)
+        final = () if self._stream is None else (*self._input, self._message(answer))
+        return outcomes.done(self._totals(answer), final)
 
-    async def _act(self, answer: Answer, emit: EventSink) -> Interrupted | None:
-        """Store the answer, run its calls, store the boundary."""
-        await self._keep(answer)
-        act = Act(
-            self.tools,
-            self.ledger,
-            emit,
-            self.run_id,
-            self._finished + 1,
-            self.scope,
-            self.limits.tools_at_once,
-            self.guardrails,
+    async def _run_tools(self, answer: ModelAnswer) -> Interrupted | None:
+        await self._store_answer(answer)
+        turn = self._finished + 1
+        calls = [
+            (call, ToolContext(self.run_id, turn, ordinal, call.id, self.scope))
+            for ordinal, call in enumerate(answer.calls)
+        ]
+        results = await run_tool_calls(
+            calls,
+            tools=self.tools,
+            ledger=self.ledger,
+            guardrails=self.guardrails,
+            threads=self.threads.guardrails,
+            events=self._events,
+            at_once=self.limits.tools_at_once,
         )
-        return await self._end_turn(await act.results(answer.calls))
+        return await self._end_turn(results)
 
-    async def _judge(
-        self, answer: Answer, gate: Completion, emit: EventSink
-    ) -> RunOutcome | Interrupted | None:
-        """Store the answer, have the gate judge the run, and store what it rejects.
+    async def _judge(self, answer: ModelAnswer, gate: Completion) -> RunOutcome | Interrupted | None:
+        """Ask the gate whether the run is complete.
 
-        Once stored, the answer is judged, by whoever takes the run over, and not bought again.
+        The answer is stored first, so after a crash it is judged and not requested again.
         """
-        await self._keep(answer)
-        standing, messages = self._ended_by(answer), self.transcript.messages
-        result = result_of(messages, self.run_id, usage=standing.usage, turns=standing.turns)
+        await self._store_answer(answer)
+        totals, messages = self._totals(answer), self.transcript.messages
+        result = result_of(messages, self.run_id, usage=totals.usage, turns=totals.turns)
         try:
-            reason = await judge(gate.verify, result)
+            reason = await judge(gate.verify, result, self.threads.verifiers)
         except VerifierError as error:
-            return outcomes.failed(standing, RunError(ErrorCode.VERIFIER_ERROR, str(error)))
+            return outcomes.failed(totals, RunError(ErrorCode.VERIFIER_ERROR, str(error)))
         if reason is None:
-            return outcomes.done(standing)
-        standing = attrs.evolve(standing, rejections=standing.rejections.plus(reason))
-        if standing.rejections.count >= gate.max_attempts:
-            return outcomes.exhausted(standing)
-        emit.emit(AttemptRejected(self.run_id, standing.turns, reason))
+            return outcomes.done(totals)
+        totals = attrs.evolve(totals, rejections=totals.rejections.plus(reason))
+        if totals.rejections.count >= gate.max_attempts:
+            return outcomes.out_of_attempts(totals)
+        self._events.emit(AttemptRejected(self.run_id, totals.turns, reason))
         return await self._end_turn(feedback(reason, answer.content), rejected=True)
 
-    async def _keep(self, answer: Answer) -> None:
-        """Store the answer, unless it was found stored."""
+    async def _store_answer(self, answer: ModelAnswer) -> None:
+        """Store the answer, unless it came from the transcript."""
         if self._stream is not None:
-            await self.transcript.append([*self._pending(), self._message(answer)])
-        self._input = self._stream = None
-        self._paid = answer.usage
+            await self.transcript.append([*self._input, self._message(answer)])
+        self._input, self._stream, self._billed = (), None, answer.usage
 
     async def _end_turn(
         self, content: tuple[Block, ...], *, rejected: bool = False
     ) -> Interrupted | None:
-        """Store the boundary: the turn's results, or what its gate said; returns as `_take`."""
+        """Store the end of the turn: its tool results, or the gate's feedback."""
         turn = self._finished + 1
         message = NewMessage("user", content, self.run_id, turn, synthetic=rejected)
-        boundary = TurnEnd(turn, message, self.usage + self._paid, rejected)
+        boundary = TurnEnd(turn, message, self.usage + self._billed, rejected)
         may_go_on = await self.transcript.end_turn(boundary)
-        self._close_turn()
+        self._count_turn()
         return None if may_go_on else Interrupted()
 
-    def _close_turn(self) -> None:
+    def _count_turn(self) -> None:
         self._finished += 1
-        self.usage += self._paid
-        self._paid = Usage()
+        self.usage += self._billed
+        self._billed = Usage()
 
-    # --- where it stands ------------------------------------------------------------------
+    # --- what has happened so far ---------------------------------------------------------
 
-    def _standing(self, turns: int, usage: Usage, stopped: StopReason | None) -> Standing:
+    def _totals(self, last: ModelAnswer | None = None) -> RunTotals:
+        """Return the totals of the finished turns; of the open one too if its answer is the *last*."""
         before = rejections(self.transcript.messages, self.run_id)
-        return Standing(turns, usage, before, stopped)
-
-    def _ended_by(self, answer: Answer) -> Standing:
-        """Return where the run stands if *answer* is its last."""
-        usage = self.usage + answer.usage
-        return self._standing(self._finished + 1, usage, stop_reason(answer))
-
-    # --- what is stored, and what is not --------------------------------------------------
-
-    def _pending(self) -> tuple[NewMessage, ...]:
-        return () if self._input is None else (self._input,)
+        if last is None:
+            return RunTotals(self._finished, self.usage, before)
+        return RunTotals(self._finished + 1, self.usage + last.usage, before, stop_reason(last))
 
     def _stored(self) -> set[tuple[int | None, str]]:
-        return stored_turns(self.transcript.messages, self.run_id)
+        """Return turn and role of the run's stored messages; turn 0 is its input."""
+        return {(m.turn, m.role) for m in self.transcript.messages if m.run_id == self.run_id}
 
     def _arrived(self) -> bool:
         return self._stream is not None and not self._stream.empty
 
-    def _message(self, answer: Answer, *, partial: bool = False) -> NewMessage:
+    def _message(self, answer: ModelAnswer, *, partial: bool = False) -> NewMessage:
         return NewMessage(
             "assistant",
             answer.content,
@@ -284,14 +283,14 @@ class AgentLoop:
         )
 
     def _unstored(self) -> tuple[NewMessage, ...]:
-        """Return the input and what had arrived of the open answer, as far as neither is stored.
+        """Return the input and the part of the open answer that has arrived, unless stored.
 
-        A write may have been cancelled after it was done: the transcript knows.
+        A write that was cancelled may have been done all the same: the transcript decides.
         """
         stored = self._stored()
         if (self._finished + 1, "user") in stored:
-            self._close_turn()
-        messages = list(self._pending())
+            self._count_turn()
+        messages = list(self._input)
         if self._stream is not None and self._arrived():
             finished = self._stream.finished
             answer = self._stream.answer() if finished else self._stream.partial()

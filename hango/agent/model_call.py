@@ -1,35 +1,80 @@
-"""Asks the provider for one answer, trying again while nothing has arrived, and reads what it says.
+"""One model call: the request, the tries, and what the answer means for the run.
 
-Rule: an answer of which any content has arrived is never asked for again; what arrived stays in the
-accumulator, whatever happens.  Used by the loop.
+Rule: a call whose answer has begun to arrive is never repeated.  What arrived stays in the accumulator,
+whatever happens.
 """
 
 from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from uuid import UUID
 
 import trio
 
-from hango.agent.accumulator import Accumulator, Answer
+from hango.agent.accumulator import Accumulator, ModelAnswer
+from hango.agent.history import repair_history
 from hango.agent.ports import EventSink, Provider
-from hango.codec import cut_text
-from hango.domain import ErrorCode, ProviderRequest, Retrying, RunError, StopReason, Streamed
+from hango.codec import clean_text, cut_text
+from hango.domain import (
+    ErrorCode,
+    Message,
+    NewMessage,
+    PromptMessage,
+    ProviderRequest,
+    Retrying,
+    RunError,
+    StopReason,
+    Streamed,
+    ToolDefinition,
+    Usage,
+)
 from hango.errors import ContextExceeded, ProviderError, ProviderStreamBroken, UnsupportedStop
 
-# Seconds before the second try, doubling up to the longest, less up to a quarter: what the model
-# vendors' own clients do.
+# Seconds before the second try; doubled for each later one up to MAX_DELAY, then shortened by a random
+# part of up to JITTER.  The model vendors' own clients use these numbers.
 FIRST_DELAY = 0.5
-LONGEST_DELAY = 8.0
+MAX_DELAY = 8.0
 JITTER = 0.25
-# Seconds a provider may make us wait: it holds a slot all the while.
-LONGEST_RETRY_AFTER = 60.0
-# Seconds; more is no wait but a mistake, such as a point in time.
+# Seconds that a `Retry-After` may make a run wait: the run keeps its worker slot meanwhile.
+MAX_RETRY_AFTER = 60.0
+# Seconds; a longer `Retry-After` is a mistake, such as a point in time, and is ignored.
 ABSURD_RETRY_AFTER = 86_400.0
 # Bytes of a run's error message.
 MAX_ERROR = 1000
+
+
+# --- the request ----------------------------------------------------------------------------
+
+
+def build_request(
+    messages: Iterable[Message | NewMessage],
+    *,
+    provider: str,
+    model: str,
+    system_prompt: str,
+    tools: Sequence[ToolDefinition],
+    turn: int,
+    max_tokens: int | None,
+) -> ProviderRequest:
+    """Return the request for the answer of *turn*.
+
+    *messages* is the stored conversation, oldest first, then what will be stored with the answer.  What
+    is sent is a repaired copy.  The system prompt is the agent's own text and nothing else.
+    """
+    history = (PromptMessage(message.role, message.content) for message in messages)
+    return ProviderRequest(
+        model=model,
+        system=clean_text(system_prompt),
+        messages=repair_history(history, provider),
+        tools=tuple(tools),
+        turn=turn,
+        max_tokens=max_tokens,
+    )
+
+
+# --- the call -------------------------------------------------------------------------------
 
 
 async def call_model(
@@ -37,30 +82,30 @@ async def call_model(
     request: ProviderRequest,
     *,
     run_id: UUID,
-    emit: EventSink,
+    events: EventSink,
     tries: int,
-    begin: Callable[[], Accumulator],
-) -> Answer:
+    new_accumulator: Callable[[], Accumulator],
+) -> ModelAnswer:
     """Return the provider's whole answer, after at most *tries* calls.
 
-    *begin* makes the accumulator of each; it stays with the caller, so that what had arrived is at
-    hand after a failure or a cancellation.
+    *new_accumulator* is called before each try; the caller keeps its result, and so has what arrived
+    after a failure or a cancellation.
 
     Raises:
         ProviderError: the last try failed, or one that cannot or must not be repeated.
     """
-    # A provider is asked before its first checkpoint, even where all is cancelled.  A whole one, not
-    # `checkpoint_if_cancelled`: a deadline that has passed is noticed between two steps.
+    # Without this, a provider is called once even if the run is cancelled already.  A full checkpoint,
+    # not `checkpoint_if_cancelled`, also notices a deadline that has just passed.
     await trio.lowlevel.checkpoint()
     for failures in itertools.count(1):
-        accumulator = begin()
+        accumulator = new_accumulator()
         try:
-            await _stream(provider, request, accumulator, run_id, emit)
+            await _stream(provider, request, accumulator, run_id, events)
         except ProviderError as error:
-            if failures >= tries or not accumulator.empty or not _passing(error):
+            if failures >= tries or not accumulator.empty or not _may_be_retried(error):
                 raise
             delay = retry_delay(failures, error.retry_after, _remaining(), random.random())  # noqa: S311 - jitter, not a secret
-            emit.emit(Retrying(run_id, request.turn, error.code, delay))
+            events.emit(Retrying(run_id, request.turn, error.code, delay))
         else:
             break
         await trio.sleep(delay)
@@ -72,17 +117,17 @@ async def _stream(
     request: ProviderRequest,
     accumulator: Accumulator,
     run_id: UUID,
-    emit: EventSink,
+    events: EventSink,
 ) -> None:
     try:
-        async with provider.stream(request) as events:
-            async for event in events:
+        async with provider.stream(request) as stream:
+            async for event in stream:
                 accumulator.push(event)
-                emit.emit(Streamed(run_id, request.turn, event))
+                events.emit(Streamed(run_id, request.turn, event))
                 if accumulator.finished:
                     break
     except ProviderError:
-        # Once the answer is whole, how its connection ends does not matter.
+        # Once the answer is complete, an error while closing the connection does not matter.
         if not accumulator.finished:
             raise
     if not accumulator.finished:
@@ -90,33 +135,34 @@ async def _stream(
         raise ProviderStreamBroken(message, code="stream_ended", retryable=True)
 
 
-def _passing(error: ProviderError) -> bool:
-    """Return whether the same request may fare better later."""
+def _may_be_retried(error: ProviderError) -> bool:
     return error.retryable and not isinstance(error, UnsupportedStop | ContextExceeded)
 
 
 def _remaining() -> float:
-    """Return the seconds until this execution is cut short; infinite when nothing bounds it."""
+    """Return the seconds until this execution's deadline; infinite without one."""
     return trio.current_effective_deadline() - trio.current_time()
 
 
 def retry_delay(failures: int, retry_after: float | None, remaining: float, jitter: float) -> float:
     """Return the seconds to wait before the next try; never negative, never beyond *remaining*.
 
-    *failures* counts the tries that have failed, from 1.  *retry_after* is what the provider asked
-    for, in seconds; nonsense counts as not asked.  *remaining* is until the run's deadline, in
-    seconds.  *jitter* is drawn by the caller, from 0 to 1.
+    Args:
+        failures: tries that have failed, from 1.
+        retry_after: seconds the provider asked for; an absurd value counts as None.
+        remaining: seconds until the run's deadline.
+        jitter: a random number from 0 to 1.
     """
     if retry_after is not None and 0 < retry_after < ABSURD_RETRY_AFTER:
-        delay = min(retry_after, LONGEST_RETRY_AFTER)
+        delay = min(retry_after, MAX_RETRY_AFTER)
     else:
-        doublings = min(failures - 1, 10)  # far past the longest; keeps the power small
-        delay = min(FIRST_DELAY * 2**doublings, LONGEST_DELAY) * (1 - JITTER * jitter)
+        doublings = min(failures - 1, 10)  # MAX_DELAY is reached long before; keeps the power small
+        delay = min(FIRST_DELAY * 2**doublings, MAX_DELAY) * (1 - JITTER * jitter)
     return max(min(delay, remaining), 0.0)
 
 
 def run_error(error: ProviderError, *, arrived: bool) -> RunError:
-    """Return what *error* makes a run fail with; *arrived* tells whether content had come."""
+    """Return the run's error for *error*; *arrived* says whether part of the answer had come."""
     match error:
         case UnsupportedStop():
             code = ErrorCode.UNSUPPORTED_STOP
@@ -129,34 +175,43 @@ def run_error(error: ProviderError, *, arrived: bool) -> RunError:
     return RunError(code, cut_text(f"{error.code}: {error}", MAX_ERROR))
 
 
-# --- what an answer means -------------------------------------------------------------------
+# --- the answer -----------------------------------------------------------------------------
 
 
-def goes_on(answer: Answer) -> bool:
-    """Return whether the answer's tools run: its content decides, not its label (rule 15)."""
+def stored_answer(messages: Sequence[Message], run_id: UUID, turn: int) -> ModelAnswer | None:
+    """Return the whole answer of *turn* if it is stored: it is not requested again."""
+    wanted = (run_id, turn, "assistant", False)
+    for message in reversed(messages):
+        if (message.run_id, message.turn, message.role, message.partial) == wanted:
+            return ModelAnswer(message.content, message.stop_reason, message.usage or Usage())
+    return None
+
+
+def runs_tools(answer: ModelAnswer) -> bool:
+    """Return whether the answer's tools run: its content decides, not its stop reason (rule 15)."""
     cut_short = answer.stop_reason in (StopReason.MAX_TOKENS, StopReason.REFUSAL)
     return bool(answer.calls) and not cut_short
 
 
-def stop_reason(answer: Answer) -> StopReason:
-    """Return the stop reason that the content of a whole answer bears out, whatever the label."""
-    if goes_on(answer):
+def stop_reason(answer: ModelAnswer) -> StopReason:
+    """Return the stop reason that agrees with the content of a whole answer."""
+    if runs_tools(answer):
         return StopReason.TOOL_USE
     if answer.stop_reason in (None, StopReason.TOOL_USE):
         return StopReason.END_TURN
     return answer.stop_reason
 
 
-def unusable(answer: Answer, max_calls: int) -> RunError | None:
-    """Return why a run cannot work with a whole answer; None when it can."""
+def unusable(answer: ModelAnswer, max_calls: int) -> RunError | None:
+    """Return why a run cannot go on from a whole answer; None if it can."""
     if answer.stop_reason is StopReason.PAUSE_TURN:
-        message = "pause_turn: the model paused its turn, and that cannot be resumed"
+        message = "pause_turn: the model paused its turn, and hango cannot resume it"
         return RunError(ErrorCode.UNSUPPORTED_STOP, message)
     if answer.stop_reason is StopReason.CONTEXT_EXCEEDED:
         message = "context_exceeded: the conversation does not fit the model's context window"
         return RunError(ErrorCode.CONTEXT_EXCEEDED, message)
     if answer.refused_calls:
-        asked = max_calls + answer.refused_calls
-        message = f"too_many_tool_calls: {asked} in one turn; at most {max_calls} are allowed"
+        requested = max_calls + answer.refused_calls
+        message = f"too_many_tool_calls: {requested} in one turn; at most {max_calls} are allowed"
         return RunError(ErrorCode.PROVIDER_ERROR, message)
     return None

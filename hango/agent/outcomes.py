@@ -1,7 +1,7 @@
-"""How a run ends: one outcome for each way.
+"""How a run ends: one function for each way.
 
-Rule: nothing stops silently; an outcome that is not done names what stopped it, and the verdicts
-before, if a completion gate had judged the run.  Pure.  Used by the loop.
+Rule: an outcome that is not done says what stopped it, and what the completion gate had said before.
+Pure.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from hango.domain import (
 
 
 @attrs.frozen
-class Standing:
-    """Where a run stands when it ends.
+class RunTotals:
+    """What a run has used when it ends.
 
     Attributes:
-        turns: those that are finished; with the one that ends it, if that came to its end.
-        usage: of the whole run.
-        rejections: what its gate had said before.
-        stop_reason: of the last answer, if one had come.
+        turns: finished turns; with the last one, if that was completed.
+        usage: tokens of all turns.
+        rejections: what its completion gate had said.
+        stop_reason: of the last answer; None if there was none.
     """
 
     turns: int
@@ -40,55 +40,53 @@ class Standing:
     stop_reason: StopReason | None = None
 
 
-def done(standing: Standing, messages: tuple[NewMessage, ...] = ()) -> RunOutcome:
+def done(totals: RunTotals, messages: tuple[NewMessage, ...] = ()) -> RunOutcome:
     """End as done; *messages* are those not stored yet."""
     return RunOutcome(
         OutcomeStatus.DONE,
-        iterations=standing.turns,
-        usage=standing.usage,
+        iterations=totals.turns,
+        usage=totals.usage,
         messages=messages,
-        stop_reason=standing.stop_reason,
+        stop_reason=totals.stop_reason,
     )
 
 
-def failed(standing: Standing, error: RunError, messages: tuple[NewMessage, ...] = ()) -> RunOutcome:
+def failed(totals: RunTotals, error: RunError, messages: tuple[NewMessage, ...] = ()) -> RunOutcome:
     """End with *error*; *messages* are those not stored yet."""
-    return _stopped(standing, OutcomeStatus.ERROR, error, error.code.value, messages)
+    return _stopped(totals, OutcomeStatus.ERROR, error, error.code.value, messages)
 
 
-def capped(standing: Standing, bound: int, run_id: UUID, before: tuple[NewMessage, ...]) -> RunOutcome:
-    """End at the cap of *bound* iterations, with a last message that says so, to people and the model.
-
-    It goes after *before*, messages not stored yet.
-    """
-    text = f"Stopped before the work was done: this run reached its limit of {bound} iterations."
-    explained = NewMessage("assistant", (TextBlock(text),), run_id, standing.turns + 1, synthetic=True)
+def at_iteration_cap(
+    totals: RunTotals, cap: int, run_id: UUID, unstored: tuple[NewMessage, ...]
+) -> RunOutcome:
+    """End after *cap* turns; a message after the *unstored* ones says so to people and the model."""
+    text = f"Stopped before the work was done: this run reached its limit of {cap} iterations."
+    explanation = NewMessage("assistant", (TextBlock(text),), run_id, totals.turns + 1, synthetic=True)
     code = ErrorCode.ITERATION_CAP
     error = RunError(code, text)
-    return _stopped(standing, OutcomeStatus.INCOMPLETE, error, code.value, (*before, explained))
+    return _stopped(totals, OutcomeStatus.INCOMPLETE, error, code.value, (*unstored, explanation))
 
 
-def exhausted(standing: Standing) -> RunOutcome:
-    """End when the last attempt was rejected, too; its answer is stored."""
-    reason = str(standing.rejections)
-    error = RunError(ErrorCode.INCOMPLETE, reason)
-    return _stopped(standing, OutcomeStatus.INCOMPLETE, error, "", ())
+def out_of_attempts(totals: RunTotals) -> RunOutcome:
+    """End after the gate rejected the last attempt; its answer is stored."""
+    error = RunError(ErrorCode.INCOMPLETE, str(totals.rejections))
+    return _stopped(totals, OutcomeStatus.INCOMPLETE, error, "", ())
 
 
 def _stopped(
-    standing: Standing,
+    totals: RunTotals,
     status: OutcomeStatus,
     error: RunError,
     by: str,
     messages: tuple[NewMessage, ...],
 ) -> RunOutcome:
-    named = [by, str(standing.rejections)]
+    reasons = [by, str(totals.rejections)]
     return RunOutcome(
         status,
-        iterations=standing.turns,
-        usage=standing.usage,
+        iterations=totals.turns,
+        usage=totals.usage,
         messages=messages,
-        stop_reason=standing.stop_reason,
+        stop_reason=totals.stop_reason,
         error=error,
-        stopped_by="; ".join(filter(None, named)),
+        stopped_by="; ".join(filter(None, reasons)),
     )

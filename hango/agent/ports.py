@@ -1,8 +1,8 @@
-"""What the agent loop needs from the outside, as Protocols.
+"""What the agent loop needs from the outside: Protocols, limits and options.
 
-The loop is pure: it sees providers, tools and storage only through these.  Implementations live in
-`hango.providers`, `hango.tools` and `hango.store`, fit by shape, and never import this room; a test
-assigns each to its Protocol, so that mypy proves the fit.
+The loop uses providers, tools and storage only through these Protocols.  `hango.providers`,
+`hango.tools` and `hango.store` implement them without importing this package; a test assigns each
+implementation to its Protocol, so that mypy checks it.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ class Provider(Protocol):
 
     @property
     def name(self) -> str:
-        """The name agents choose it by, such as ``openai``; opaque blocks carry it."""
+        """The name that agents select it by, such as ``openai``; its opaque blocks carry it."""
         ...
 
     def stream(
         self, request: ProviderRequest
     ) -> AbstractAsyncContextManager[AsyncIterator[ProviderEvent]]:
-        """Ask for one answer; its events come as they arrive, the last one is a `Stop`.
+        """Request one answer and yield its events as they arrive; the last one is a `Stop`.
 
         A stream that ends without a `Stop` was cut short.  Leaving the context closes the
-        connection, whatever the reason.  Retrying is the caller's business.
+        connection.  The caller retries, not the provider.
 
         Raises:
             ProviderError: the call failed, on entry or between events; subclasses say how.
@@ -54,25 +54,25 @@ class Toolbox(Protocol):
     """The tools one agent may use."""
 
     def definitions(self) -> Sequence[ToolDefinition]:
-        """Return what the model is told, in a stable order; may be empty."""
+        """Return the definitions that the model gets, in a stable order; may be empty."""
         ...
 
     async def call(self, call: ToolUseBlock, context: ToolContext, ledger: Ledger) -> Result:
-        """Run one call, or tell what came of it before, as its tool's effects and *ledger* demand.
+        """Run one call; or return its recorded result, if its effects and *ledger* forbid a second run.
 
-        Every failure of a tool is an error result.  Raised are `trio.Cancelled`, and:
+        Every failure of a tool is returned as an error result.  Raises `trio.Cancelled`, and:
 
         Raises:
-            StoreError: as the ledger does; it is no failure of the tool.
+            StoreError: as the ledger does; this is not a failure of the tool.
         """
         ...
 
     async def deny(
         self, call: ToolUseBlock, reason: str, context: ToolContext, ledger: Ledger
     ) -> Result:
-        """Answer a call that a guardrail denies, without starting it.
+        """Return the error result of a call that a guardrail denied; its function does not run.
 
-        What became of the same call in an earlier execution, where it was permitted, is told instead.
+        If the call was permitted in an earlier execution, and started, the result says so instead.
         Raises as `call`.
         """
         ...
@@ -81,10 +81,10 @@ class Toolbox(Protocol):
 class Transcript(Protocol):
     """One session's messages, under one claim.
 
-    Every write is fenced, and retried while the database is away and the lease holds.
+    Every write is fenced, and retried while the database is unreachable and the lease holds.
 
     Raises:
-        StateConflict: the claim is no longer ours (any write); nothing was changed.
+        StateConflict: by any write: the claim is no longer ours; nothing was changed.
     """
 
     @property
@@ -105,7 +105,7 @@ class Transcript(Protocol):
 
 
 class EventSink(Protocol):
-    """Where a run's progress is told."""
+    """Receives a run's progress."""
 
     def emit(self, event: RunEvent) -> None:
         """Take *event*; never blocks and never raises."""
@@ -114,7 +114,7 @@ class EventSink(Protocol):
 
 @attrs.frozen
 class NullSink:
-    """A sink for progress that nobody watches."""
+    """A sink that drops every event."""
 
     def emit(self, event: RunEvent) -> None:
         """Drop *event*."""
@@ -124,15 +124,39 @@ NULL_SINK: EventSink = NullSink()
 
 
 @attrs.frozen
-class RunOptions:
-    """What a caller of `run` may choose; grows by fields, so that the signature never changes.
+class LoopLimits:
+    """Bounds of one run.
 
     Attributes:
-        depth: 0 for a run of its own; sub-agents count up.
-        parent_sink: where the events of a sub-agent go as well.
+        max_iterations: turns a run may have, rejected ones included; then it ends as `iteration_cap`.
+        max_tokens: tokens of one answer; None leaves it to the provider.
+        max_tool_calls: calls that one answer may ask for; more fail the run.
+        tools_at_once: calls of one turn that run at the same time.
+        tries: provider calls for one answer, as long as nothing of it has arrived.
+    """
+
+    max_iterations: int = 20
+    max_tokens: int | None = None
+    max_tool_calls: int = 64
+    tools_at_once: int = 8
+    tries: int = 4
+
+
+@attrs.frozen
+class ExecutionOptions:
+    """What a caller of `AgentLoop.run` may choose; grows by fields, so its signature never changes.
+
+    Attributes:
+        depth: reserved for sub-agents, which count up from 0.
+        parent_sink: reserved for sub-agents, whose events go there as well.
         resume_from: turns already finished and stored; the loop goes on after them.
     """
 
     depth: int = 0
     parent_sink: EventSink | None = None
     resume_from: int = 0
+
+
+RunOptions = (
+    ExecutionOptions  # the name in the design; for `RunOpts` of a `Loop` see `hango.agent.direct`
+)

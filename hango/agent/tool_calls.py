@@ -1,15 +1,12 @@
-"""Runs the tool calls of one turn.
+"""The tool calls of one turn.
 
-Rule: one result per call, in request order, however long each takes; only cancellation and the
-ledger's errors get out.  Used by the loop.
+Rule: one result per call, in request order.  Only cancellation and the ledger's errors are raised.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from uuid import UUID
 
-import attrs
 import trio
 
 from hango.agent.guardrails import Guardrail, denial
@@ -18,7 +15,6 @@ from hango.codec import clean_text
 from hango.domain import (
     Ledger,
     Result,
-    Scope,
     ToolContext,
     ToolDenied,
     ToolFinished,
@@ -27,85 +23,85 @@ from hango.domain import (
     ToolUseBlock,
 )
 from hango.errors import StoreError
+from hango.threads import Threads
 
 
-@attrs.frozen
-class Act:
-    """The tool calls of one turn, on their way to results.
+async def run_tool_calls(
+    calls: Sequence[tuple[ToolUseBlock, ToolContext]],
+    *,
+    tools: Toolbox,
+    ledger: Ledger,
+    guardrails: Sequence[Guardrail],
+    threads: Threads,
+    events: EventSink,
+    at_once: int,
+) -> tuple[ToolResultBlock, ...]:
+    """Run *calls*, at most *at_once* at the same time, and return their results in the same order.
 
-    Attributes:
-        at_once: calls that run at the same time.
-        ledger: what tells a call that is run again from one that is new.
-        scope: on whose behalf the run executes.
-        guardrails: asked before each call, in this order.
+    Each call's guardrails are asked just before it starts; sync ones run in *threads*.  Cancelled
+    midway, nothing is returned, even if a tool swallowed the cancellation; each call started at most
+    once.
+
+    Raises:
+        StoreError: the first error of the ledger; the other calls are cancelled.
     """
+    results: dict[int, ToolResultBlock] = {}
+    failures: list[StoreError] = []
+    free = trio.Semaphore(at_once)
 
-    tools: Toolbox
-    ledger: Ledger
-    emit: EventSink
-    run_id: UUID
-    turn: int
-    scope: Scope | None
-    at_once: int
-    guardrails: Sequence[Guardrail] = ()
+    async def run(call: ToolUseBlock, context: ToolContext) -> None:
+        try:
+            # A task's first step runs even if its run is cancelled already; without this checkpoint
+            # the tool would start.  A full one also notices a lease that has just lapsed.
+            await trio.lowlevel.checkpoint()
+            reason = await _denial(guardrails, call, context.turn, threads)
+            result = await _run_or_deny(call, context, reason, tools, ledger, events)
+            block = results[context.ordinal] = _block(call, result)
+            events.emit(ToolFinished(context.run_id, context.turn, block))
+        except StoreError as error:  # raised from the nursery, it would arrive in a group
+            failures.append(error)
+            nursery.cancel_scope.cancel()
+        finally:
+            free.release()
 
-    async def results(self, calls: Sequence[ToolUseBlock]) -> tuple[ToolResultBlock, ...]:
-        """Run *calls* and return their results, in request order.
+    async with trio.open_nursery() as nursery:
+        for call, context in calls:
+            await free.acquire()
+            name = f"tool call {context.turn}.{context.ordinal}"
+            nursery.start_soon(run, call, context, name=name)
+    await trio.lowlevel.checkpoint_if_cancelled()
+    if failures:
+        raise failures[0]
+    return tuple(results[context.ordinal] for _, context in calls)
 
-        Cancelled midway, it returns nothing, even if a tool swallowed the cancellation; each call
-        was started at most once.
 
-        Raises:
-            StoreError: as the ledger does, the first of them; the other calls are cancelled.
-        """
-        done: dict[int, ToolResultBlock] = {}
-        failures: list[StoreError] = []
-        free = trio.Semaphore(self.at_once)
+async def _denial(
+    guardrails: Sequence[Guardrail], call: ToolUseBlock, turn: int, threads: Threads
+) -> str | None:
+    """Return why the call may not happen; None if it may."""
+    if call.raw_input is not None:  # the arguments are not JSON: the tool will not run anyway
+        return None
+    return await denial(guardrails, call, turn, threads)
 
-        async def run(ordinal: int, call: ToolUseBlock) -> None:
-            try:
-                done[ordinal] = await self._run(ordinal, call)
-            except StoreError as error:  # not out of the nursery: that would put it into a group
-                failures.append(error)
-                nursery.cancel_scope.cancel()
-            finally:
-                free.release()
 
-        async with trio.open_nursery() as nursery:
-            for ordinal, call in enumerate(calls):
-                await free.acquire()
-                nursery.start_soon(run, ordinal, call, name=f"tool call {self.turn}.{ordinal}")
-        await trio.lowlevel.checkpoint_if_cancelled()
-        if failures:
-            raise failures[0]
-        return tuple(done[ordinal] for ordinal in range(len(calls)))
-
-    async def _run(self, ordinal: int, call: ToolUseBlock) -> ToolResultBlock:
-        """Run one call, if its guardrails permit it; each is asked before its own start."""
-        # A task starts even where all is cancelled, and its body would run up to its first checkpoint.
-        # A whole one, not `checkpoint_if_cancelled`: a lease that ran out is noticed between two steps.
-        await trio.lowlevel.checkpoint()
-        context = ToolContext(self.run_id, self.turn, ordinal, call.id, self.scope)
-        reason = await self._denial(call)
-        if reason is not None:
-            self.emit.emit(ToolDenied(self.run_id, self.turn, call))
-            result = await self.tools.deny(call, reason, context, self.ledger)
-        else:
-            self.emit.emit(ToolStarted(self.run_id, self.turn, call))
-            result = await self.tools.call(call, context, self.ledger)
-        block = _block(call, result)
-        self.emit.emit(ToolFinished(self.run_id, self.turn, block))
-        return block
-
-    async def _denial(self, call: ToolUseBlock) -> str | None:
-        """Return why the call may not happen; one without arguments to judge cannot happen anyway."""
-        if call.raw_input is not None:
-            return None
-        return await denial(self.guardrails, call, self.turn)
+async def _run_or_deny(
+    call: ToolUseBlock,
+    context: ToolContext,
+    reason: str | None,
+    tools: Toolbox,
+    ledger: Ledger,
+    events: EventSink,
+) -> Result:
+    """Run *call*, or answer it with *reason* if there is one."""
+    if reason is not None:
+        events.emit(ToolDenied(context.run_id, context.turn, call))
+        return await tools.deny(call, reason, context, ledger)
+    events.emit(ToolStarted(context.run_id, context.turn, call))
+    return await tools.call(call, context, ledger)
 
 
 def _block(call: ToolUseBlock, result: Result) -> ToolResultBlock:
-    """Return *result* as the block that answers *call*, with what a person sees where it differs."""
+    """Return the block that answers *call*; `for_user` is set only where it differs."""
     for_llm = clean_text(result.for_llm)
     for_user = None if result.for_user is None else clean_text(result.for_user)
     return ToolResultBlock(call.id, for_llm, result.is_error, None if for_user == for_llm else for_user)

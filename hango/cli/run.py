@@ -21,7 +21,7 @@ from hango.cli.default_tenant import Home, open_agent, open_home
 from hango.cli.progress import open_progress, printable
 from hango.codec import clean_text
 from hango.config import LogLevel, Settings
-from hango.domain import Run, RunState, Session, TextBlock
+from hango.domain import Run, RunState, Session, TextBlock, joined_text
 from hango.errors import StoreUnavailable
 from hango.plugins import Plugins
 from hango.signals import watch_signals
@@ -173,6 +173,6 @@ async def _text(stores: Stores, home: Home, session: Session, run: Run) -> str:
     while page := await stores.sessions.messages(home.scope, session.id, after=after):
         for message in page:
             if message.id == run.final_message_id:
-                return "\n".join(b.text for b in message.content if isinstance(b, TextBlock))
+                return joined_text(message.content, "\n")
         after = page[-1].seq
     return ""

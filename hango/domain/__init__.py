@@ -50,6 +50,7 @@ from hango.domain.messages import (
     ToolResultBlock,
     ToolUseBlock,
     Usage,
+    joined_text,
 )
 from hango.domain.runs import (
     TRANSITIONS,
@@ -131,6 +132,7 @@ __all__ = [
     "UsageUpdate",
     "User",
     "UserStatus",
+    "joined_text",
     "new_id",
     "time_of_id",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
 from typing import ClassVar, Literal, TypeAlias
@@ -117,6 +118,12 @@ Block: TypeAlias = (
     TextBlock | ThinkingBlock | RedactedThinkingBlock | ToolUseBlock | ToolResultBlock | OpaqueBlock
 )
 MessageRole: TypeAlias = Literal["user", "assistant"]
+
+
+def joined_text(content: Iterable[Block], separator: str = "") -> str:
+    """Return the text of a message: that of its text blocks that are not blank, in order."""
+    texts = (block.text for block in content if isinstance(block, TextBlock))
+    return separator.join(text for text in texts if text.strip())
 
 
 @attrs.frozen

@@ -32,6 +32,7 @@ from hango.domain import (
     ToolUseBlock,
     Usage,
     UsageUpdate,
+    joined_text,
 )
 from hango.time_zones import current_zone_names, zone_names
 
@@ -98,7 +99,7 @@ def _calls(request: ProviderRequest) -> list[ToolUseBlock]:
 def _prompt(request: ProviderRequest) -> str:
     """Return the text of the last message, without tool results before it."""
     blocks = request.messages[-1].content if request.messages else ()
-    return "\n".join(block.text for block in blocks if isinstance(block, TextBlock))
+    return joined_text(blocks, "\n")
 
 
 def _repeat_results(request: ProviderRequest) -> str:

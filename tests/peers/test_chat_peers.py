@@ -10,7 +10,7 @@ import attrs
 import pytest
 from peers.server import peer
 
-from hango.agent import AgentLoop, LoopLimits, RunOptions
+from hango.agent import AgentLoop, ExecutionOptions, LoopLimits
 from hango.domain import (
     OutcomeStatus,
     PromptMessage,
@@ -124,7 +124,7 @@ async def run(url: str, transcript: MemoryTranscript, events: Events) -> RunOutc
         scope=None,
         usage=Usage(),
     )
-    outcome = await loop.run(transcript.session_id, (TextBlock(ASKED),), events, RunOptions())
+    outcome = await loop.run(transcript.session_id, (TextBlock(ASKED),), events, ExecutionOptions())
     assert isinstance(outcome, RunOutcome)
     return outcome
 

@@ -8,7 +8,15 @@ from uuid import UUID
 
 import attrs
 
-from hango.agent import AgentLoop, Completion, Guardrail, LoopLimits, RunOptions, Toolbox
+from hango.agent import (
+    AgentLoop,
+    CallbackThreads,
+    Completion,
+    ExecutionOptions,
+    Guardrail,
+    LoopLimits,
+    Toolbox,
+)
 from hango.domain import (
     Block,
     ErrorCode,
@@ -112,6 +120,7 @@ class Bench:
     sink: Recorder = attrs.field(factory=Recorder)
     guardrails: Sequence[Guardrail] = attrs.field(default=(), kw_only=True)
     completion: Completion | None = attrs.field(default=None, kw_only=True)
+    threads: CallbackThreads = attrs.field(factory=CallbackThreads, kw_only=True)
     provider: FakeProvider = attrs.field(init=False)
     tools: Tools = attrs.field(init=False)
     toolbox: Toolbox | None = attrs.field(default=None, init=False)
@@ -140,6 +149,7 @@ class Bench:
             usage=self.transcript.usage,
             guardrails=self.guardrails,
             completion=self.completion,
+            threads=self.threads,
         )
 
     async def run(self, loop: AgentLoop | None = None, *, blocks: Sequence[Block] = HI) -> RunOutcome:
@@ -153,7 +163,7 @@ class Bench:
         self, loop: AgentLoop | None = None, *, blocks: Sequence[Block] = HI
     ) -> RunOutcome | Interrupted:
         """Execute the run from its last boundary."""
-        options = RunOptions(resume_from=self.transcript.resume_turn)
+        options = ExecutionOptions(resume_from=self.transcript.resume_turn)
         return await (loop or self.loop()).run(self.transcript.session_id, blocks, self.sink, options)
 
     def settle(self, outcome: RunOutcome | Interrupted) -> None:

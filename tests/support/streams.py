@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hango.agent.accumulator import Accumulator, Answer
+from hango.agent.accumulator import Accumulator, ModelAnswer
 from hango.domain import (
     BlockStart,
     BlockStop,
@@ -18,7 +18,7 @@ from hango.domain import (
 END = Stop(StopReason.END_TURN)
 
 
-def collect(*events: ProviderEvent, max_calls: int = 64) -> Answer:
+def collect(*events: ProviderEvent, max_calls: int = 64) -> ModelAnswer:
     """Return the answer of turn 3 that *events* make."""
     return accumulate(*events, max_calls=max_calls).answer()
 

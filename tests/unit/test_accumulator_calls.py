@@ -101,8 +101,8 @@ def test_a_call_announced_twice_is_one_call() -> None:
     ("given_ids", "expected"),
     [
         (["", ""], ["call_3_0", "call_3_1"]),
-        (["a", "a"], ["a", "call_3_1"]),
-        (["", "call_3_0"], ["call_3_0_", "call_3_0"]),
+        (["a", "a"], ["a", "a_2"]),
+        (["", "call_3_0"], ["call_3_0_2", "call_3_0"]),
         (["x" * 300, "a"], ["call_3_0", "a"]),
         (["\0", "\ud83d"], ["call_3_0", "call_3_1"]),
     ],

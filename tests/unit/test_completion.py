@@ -14,13 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hango import Completion, RunResult, Verifier
-from hango.agent.completion import MAX_REASON, UNSPECIFIED, judge
+from hango.agent import completion
+from hango.agent.completion import MAX_REASON, UNSPECIFIED
 from hango.codec import clean_text, cut_text
 from hango.errors import InvalidInput, VerifierError
+from hango.threads import Threads
 
 from support.lying import Agreeing, Flattering, Unclassed, Unmeasured, mimic_text
 
 RESULT = RunResult("done")
+judge = partial(completion.judge, threads=Threads())
 
 
 def passes(_: RunResult) -> tuple[bool, str]:

@@ -17,7 +17,7 @@ from hango import (
     openai_provider,
     tool,
 )
-from hango.agent import NULL_SINK, AgentLoop, LoopLimits, Provider, RunOptions
+from hango.agent import NULL_SINK, AgentLoop, ExecutionOptions, LoopLimits, Provider
 from hango.agent.memory import MemoryLedger, MemoryTranscript
 from hango.domain import JsonObject, StopReason, TextBlock, Usage, new_id
 from hango.testing import Answer, FakeProvider, answer, call, text, thinking
@@ -65,7 +65,7 @@ async def drive(agent: Agent | None, provider: Provider) -> None:
             scope=None,
             usage=Usage(),
         )
-        await loop.run(new_id(), (TextBlock("do it"),), NULL_SINK, RunOptions())
+        await loop.run(new_id(), (TextBlock("do it"),), NULL_SINK, ExecutionOptions())
 
 
 # --- no completion, no guardrails: nothing of them is seen ----------------------------------

@@ -14,13 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hango import BeforeToolEvent, Guardrail
-from hango.agent.guardrails import ALLOW, MAX_REASON, denial
+from hango.agent import guardrails
+from hango.agent.guardrails import ALLOW, MAX_REASON
 from hango.codec import clean_text, cut_text
 from hango.domain import ToolUseBlock
+from hango.threads import Threads
 
 from support.lying import Agreeing, Flattering, Nameless, Unclassed, mimic_text
 
 CALL = ToolUseBlock("c1", "buy", {"item": {"name": "tea", "counts": [1, 2]}})
+denial = partial(guardrails.denial, threads=Threads())
 NO_TEXT = "a guardrail must return None or a str, but it returned {}"
 
 

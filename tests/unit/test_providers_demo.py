@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hango.agent.accumulator import Accumulator, Answer
+from hango.agent.accumulator import Accumulator, ModelAnswer
 from hango.agent.ports import Provider
 from hango.domain import (
     Block,
@@ -42,12 +42,12 @@ async def events_of(
         return [event async for event in events]
 
 
-async def ask(prompt: str, tools: tuple[ToolDefinition, ...] = TOOLS) -> Answer:
+async def ask(prompt: str, tools: tuple[ToolDefinition, ...] = TOOLS) -> ModelAnswer:
     """Ask it one thing and return the answer."""
     return collect(await events_of(PromptMessage("user", (TextBlock(prompt),)), tools=tools))
 
 
-def collect(events: list[ProviderEvent]) -> Answer:
+def collect(events: list[ProviderEvent]) -> ModelAnswer:
     """Put events together as the loop does."""
     accumulator = Accumulator(turn=2)
     for event in events:

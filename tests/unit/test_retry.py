@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hango.agent.model_call import LONGEST_DELAY, LONGEST_RETRY_AFTER, retry_delay
+from hango.agent.model_call import MAX_DELAY, MAX_RETRY_AFTER, retry_delay
 
 dice = st.floats(0, 1)
 
@@ -20,7 +20,7 @@ def test_a_delay_is_always_between_nothing_and_the_bounds(
 ) -> None:
     """A15: no header makes hango sleep for years, hammer, or overflow; no wait passes the deadline."""
     delay = retry_delay(failures, retry_after, remaining, jitter)
-    assert 0 <= delay <= LONGEST_RETRY_AFTER
+    assert 0 <= delay <= MAX_RETRY_AFTER
     assert delay <= max(remaining, 0)
 
 
@@ -44,7 +44,7 @@ def test_a_wait_that_was_asked_for_is_kept_within_the_bound(asked: float, delay:
 def test_the_own_backoff_doubles_up_to_its_bound() -> None:
     """Without a wish of the provider, each wait is longer than the last."""
     delays = [retry_delay(failures, None, math.inf, 0.0) for failures in range(1, 7)]
-    assert delays == [0.5, 1.0, 2.0, 4.0, LONGEST_DELAY, LONGEST_DELAY]
+    assert delays == [0.5, 1.0, 2.0, 4.0, MAX_DELAY, MAX_DELAY]
 
 
 @given(dice)

@@ -14,10 +14,10 @@ from hango.domain import (
     OpaqueBlock,
     PromptMessage,
     ProviderRequest,
-    TextBlock,
     ToolDefinition,
     ToolResultBlock,
     ToolUseBlock,
+    joined_text,
 )
 from hango.domain.names import api_name
 from hango.domain.tools import NO_OUTPUT
@@ -133,5 +133,4 @@ def _object(parent: JsonObject, key: str) -> JsonObject:
 
 def _text(message: PromptMessage) -> str:
     """Return the texts of *message* as paragraphs; few servers understand a list of parts."""
-    texts = [block.text for block in message.content if isinstance(block, TextBlock)]
-    return "\n\n".join(text for text in texts if text.strip())
+    return joined_text(message.content, "\n\n")
