@@ -12,6 +12,7 @@ from functools import partial
 
 import trio
 
+from hango import watchdog
 from hango.app import open_stores, work
 from hango.config import ProcessRole, Settings
 from hango.errors import ConfigError
@@ -53,6 +54,7 @@ async def serve(
     async with open_stores(settings, dsn) as stores, trio.open_nursery() as signals:
         longest = settings.drain_timeout + _DRAIN_SLACK
         await signals.start(watch_signals, draining, longest)
+        signals.start_soon(watchdog.watch, settings.longest_stall, name="watchdog")
         async with trio.open_nursery() as web:
             if settings.role is not ProcessRole.WORKER:
                 app = create_app(stores, _web_settings(settings, plugins), draining)

@@ -15,7 +15,7 @@ import attrs
 import click
 import trio
 
-from hango import app
+from hango import app, watchdog
 from hango.cli.common_options import as_json, start
 from hango.cli.default_tenant import Home, open_agent, open_home
 from hango.cli.progress import open_progress, printable
@@ -104,6 +104,7 @@ async def _execute(settings: Settings, plugins: Plugins, dsn: str, order: Order)
     async with app.open_stores(settings, dsn) as stores, trio.open_nursery() as nursery:
         asked_to_end = trio.Event()
         await nursery.start(watch_signals, asked_to_end)
+        nursery.start_soon(watchdog.watch, settings.longest_stall, name="watchdog")
         home = await open_home(stores)
         session = await _session(stores, home, settings, order)
         prompt = (TextBlock(order.prompt),)

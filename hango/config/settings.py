@@ -164,6 +164,11 @@ class Settings:
         return self.run_lease_ttl / 3
 
     @property
+    def longest_stall(self) -> float:
+        """Seconds the event loop may stand still before the process ends: half a lease."""
+        return self.run_lease_ttl / 2
+
+    @property
     def chosen_provider(self) -> str:
         """The provider of `hango run` and `hango dev`: named, else with a key, else ``demo``."""
         reachable = self.openai_api_key or self.openai_base_url

@@ -15,6 +15,7 @@ from typing import TypeAlias
 import attrs
 import trio
 
+from hango import watchdog
 from hango.codec import cut_text
 from hango.domain import Ledger, Result, ToolContext, ToolDefinition, ToolUseBlock
 from hango.errors import RegistrationError
@@ -177,7 +178,8 @@ class ToolSet:
         """Run the function; whatever it raises becomes a value."""
         stage = ErrorKind.EXCEPTION
         try:
-            value = await tool.invoke(bound, context, self._threads)
+            with watchdog.in_progress(f"tool {tool.name}"):
+                value = await tool.invoke(bound, context, self._threads)
             stage = ErrorKind.INVALID_RESULT
             return as_result(value)
         except BaseException as error:  # noqa: BLE001  # SystemExit too; `_run` raises a cancel anew

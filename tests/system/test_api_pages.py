@@ -1,4 +1,4 @@
-"""Pages of lists: every row once, whatever times they share."""
+"""Pages of lists: every row once, whatever times they share (D14, N37)."""
 
 from __future__ import annotations
 
