@@ -1,7 +1,6 @@
-"""What was raised by code that is not ours, told safely: to a model or a person, and to the log.
+"""Exceptions of foreign code, described safely for models, people and the log.
 
-Rule: nothing here trusts an exception.  Its text may be huge, hold secrets, or raise when asked for.
-Used wherever functions of others are called: tools, guardrails, completion gates.
+Rule: nothing here trusts an exception.  Its text may be huge, hold secrets, or raise when it is read.
 """
 
 from __future__ import annotations
@@ -15,10 +14,12 @@ import trio
 from hango.codec import cut_text
 from hango.redaction import redact
 
-MAX_MESSAGE = 2048  # bytes told of an error
-_MAX_READ = 4 * MAX_MESSAGE  # characters looked at, so that a secret cut at the end is cut off later
-MAX_FRAMES = 20  # innermost, logged
-MAX_LEAVES = 3  # errors told of a group
+MAX_MESSAGE = 2048  # bytes of a description
+_MAX_READ = (
+    4 * MAX_MESSAGE
+)  # characters read: more than is kept, so that no secret is cut before redaction
+MAX_FRAMES = 20  # the innermost, in the log
+MAX_LEAVES = 3  # errors of a group that are described
 
 
 def describe(error: BaseException) -> str:
@@ -32,20 +33,20 @@ def format_frames(error: BaseException) -> str:
 
 
 def error_message(error: BaseException) -> str:
-    """Return what a single *error* says, bounded and redacted; may be empty."""
+    """Return the message of a single *error*, bounded and redacted; may be empty."""
     text = _read(lambda: str(error), "(its message could not be read)")
     return redact(cut_text(text, _MAX_READ)).strip()
 
 
 def flatten(error: BaseException) -> list[BaseException]:
-    """Return the first errors of a group, nested ones too, in their order; one that is none itself."""
-    return list(islice(_leaves(error), MAX_LEAVES))
+    """Return the first `leaves` of *error*."""
+    return list(islice(leaves(error), MAX_LEAVES))
 
 
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """Yield the errors of a group.
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """Yield the errors of a group in order, nested groups included; *error* itself if it is no group.
 
-    Cancellations in it are not errors of who raised it; a group of nothing else is its own leaf.
+    Cancellations are left out; a group of nothing else is yielded itself.
     """
     waiting, empty = [error], True
     while waiting:
@@ -75,8 +76,8 @@ def _located(error: BaseException) -> str:
 
 
 def _read(read: Callable[[], str], otherwise: str) -> str:
-    """Return what *read* finds, as a plain text; *otherwise* when it finds trouble."""
+    """Return what *read* returns, as a plain str; *otherwise* if it raises."""
     try:
         return str.__str__(read())
-    except BaseException:  # noqa: BLE001  # whatever it raises: the call goes on, without this text
+    except BaseException:  # noqa: BLE001  # foreign code; the description goes on without this text
         return otherwise

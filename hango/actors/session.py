@@ -20,6 +20,7 @@ from hango.actors.leases import Leases
 from hango.agent import AgentLoop, EventSink, ExecutionOptions
 from hango.domain import ErrorCode, Interrupted, Message, RunError, RunOutcome
 from hango.errors import StoreError, StoreUnavailable
+from hango.safe_errors import leaves
 from hango.store.claims import Claim
 from hango.telemetry import logs
 
@@ -214,7 +215,5 @@ _UNSTORABLE = RunError(ErrorCode.INTERNAL, "the end of the run could not be stor
 
 
 def _holds(error: BaseException, kind: type[BaseException]) -> bool:
-    """Tell whether *error* is a *kind*, or a group in which there is one."""
-    if isinstance(error, BaseExceptionGroup):
-        return error.subgroup(kind) is not None
-    return isinstance(error, kind)
+    """Return whether *error* is a *kind*, or a group with one."""
+    return any(isinstance(leaf, kind) for leaf in leaves(error))

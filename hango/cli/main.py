@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import signal
 import sys
-from collections.abc import Iterator
 from types import FrameType
 
 import click
@@ -21,6 +20,7 @@ from hango.cli.migrate import migrate
 from hango.cli.run import run
 from hango.cli.serve import dev, serve
 from hango.errors import ConfigError, HangoError, RegistrationError
+from hango.safe_errors import leaves
 
 FAILED, USAGE = 1, 2
 
@@ -65,8 +65,8 @@ def main() -> None:
 
 def _report(error: Exception) -> int:
     """Tell the user what went wrong, each thing once; return the exit code."""
-    leaves = list(_leaves(error))
-    for leaf in leaves:
+    found = list(leaves(error))
+    for leaf in found:
         if isinstance(leaf, ConfigError):
             _say(*leaf.problems)
         elif isinstance(leaf, HangoError):
@@ -74,16 +74,8 @@ def _report(error: Exception) -> int:
         else:
             _log.critical("a fault of hango itself", exc_info=leaf)
             _say(f"ended by a fault of its own ({type(leaf).__name__}); the log line above says where")
-    wrong = all(isinstance(leaf, ConfigError | RegistrationError) for leaf in leaves)
+    wrong = all(isinstance(leaf, ConfigError | RegistrationError) for leaf in found)
     return USAGE if wrong else FAILED
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error
 
 
 def _say(*lines: str) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from itertools import islice
 from types import MappingProxyType
 from typing import Literal
 from uuid import UUID
@@ -119,23 +120,33 @@ def _fields() -> Mapping[str, object]:
 
 def _frames(record: logging.LogRecord) -> list[str]:
     error = record.exc_info[1] if record.exc_info else None
-    return _told(error, "  ", set())[:_LONGEST_TRACE] if error else []
+    return list(islice(_trace(error), _LONGEST_TRACE)) if error else []
 
 
 # The name a class was given, read past a metaclass that raises when it is asked for it.
 _QUALNAME = type.__dict__["__qualname__"]
 
 
-def _told(error: BaseException, indent: str, seen: set[int]) -> list[str]:
-    """Tell type and frames, what is within and what came before; no message, it may hold content."""
-    seen.add(id(error))
-    lines = [indent + _QUALNAME.__get__(type(error))]
-    for frame, number in traceback.walk_tb(error.__traceback__):
-        code = frame.f_code
-        lines.append(f"{indent}  at {code.co_filename}:{number} in {code.co_qualname}")
-    for inner in error.exceptions if isinstance(error, BaseExceptionGroup) else ():
-        lines += _told(inner, indent + "    ", seen) if id(inner) not in seen else []
-    earlier = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    if earlier and id(earlier) not in seen:
-        lines += [f"{indent}after", *_told(earlier, indent, seen)]
-    return lines
+def _trace(error: BaseException) -> Iterator[str]:
+    """Yield type and frames of *error*, of those in its group, and of what came before each.
+
+    No message: it may hold content.  Not recursive: foreign code may nest and chain errors at will.
+    """
+    seen: set[int] = set()
+    waiting = [(error, "  ", False)]
+    while waiting:
+        inner, indent, is_earlier = waiting.pop()
+        if id(inner) in seen:
+            continue
+        seen.add(id(inner))
+        if is_earlier:
+            yield f"{indent}after"
+        yield indent + _QUALNAME.__get__(type(inner))
+        for frame, number in traceback.walk_tb(inner.__traceback__):
+            code = frame.f_code
+            yield f"{indent}  at {code.co_filename}:{number} in {code.co_qualname}"
+        earlier = inner.__cause__ or (None if inner.__suppress_context__ else inner.__context__)
+        if earlier is not None:
+            waiting.append((earlier, indent, True))
+        if isinstance(inner, BaseExceptionGroup):
+            waiting += [(one, indent + "    ", False) for one in reversed(inner.exceptions)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from uuid import uuid4
 
 import pytest
@@ -162,3 +162,39 @@ def test_an_error_that_cannot_be_named_is_logged(capsys: pytest.CaptureFixture[s
     told = capsys.readouterr().err
     assert "it failed" in told
     assert "_Hostile" in told
+
+
+def _chained(depth: int) -> BaseException:
+    error = ValueError("secret")
+    for _ in range(depth):
+        later = ValueError("secret")
+        later.__cause__, error = error, later
+    return error
+
+
+def _nested(depth: int) -> BaseException:
+    error: Exception = ValueError("secret")
+    for _ in range(depth):
+        error = ExceptionGroup("secret", [error])
+    return error
+
+
+def _circular(_: int) -> BaseException:
+    one, other = ValueError("secret"), ValueError("secret")
+    one.__cause__, other.__cause__ = other, one
+    return one
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize("make", [_chained, _nested, _circular])
+def test_errors_without_end_are_logged_in_bounds(
+    make: Callable[[int], BaseException], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Foreign code chains and nests its errors at will; the log stays up and keeps a bound."""
+    logs.set_up(style="text", level="info")
+    logging.getLogger("hango").error("it failed", exc_info=make(20_000))
+    written = capsys.readouterr().err
+    assert "it failed" in written
+    assert "Logging error" not in written
+    assert "secret" not in written
+    assert 1 < len(written.splitlines()) <= 201
