@@ -38,7 +38,7 @@ TOUCH_KEY = QUERIES["touch_key"]
 LIST_AUDIT_EVENTS = QUERIES["list_audit_events"]
 
 KEY_PREFIX = "hgo_"
-_SHOWN = len(KEY_PREFIX) + 6  # characters stored, so that people can tell their keys apart
+_SHOWN = len(KEY_PREFIX) + 6  # characters stored, so that a user can recognise a key
 
 
 @attrs.frozen
@@ -150,9 +150,9 @@ class Accounts:
         Args:
             tenant_id: of the user.
             user_id: the user.
-            change: told the user as they are, under lock; returns them with the role and status they
-                shall have.  What it raises ends this, and nothing is changed.
-            actor: who does it.
+            change: is given the user as stored, under lock, and returns them with the new role and
+                status.  If it raises, nothing is changed.
+            actor: the user who does it.
 
         Raises:
             NotFound: the tenant has no such user.

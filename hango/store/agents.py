@@ -1,4 +1,4 @@
-"""Stored agents: everybody in the tenant reads them; who may write is the caller's to check."""
+"""Stored agents: read by all of a tenant; the caller checks who may write."""
 
 from __future__ import annotations
 

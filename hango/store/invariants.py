@@ -1,4 +1,4 @@
-"""What must hold of what is stored, asked of a live database: the checks of ``invariants.sql``.
+"""The invariants of the stored data, checked on a live database with ``invariants.sql``.
 
 One rule: looking changes nothing and holds nothing up.  Each invariant is one session's own, so the
 sessions are gone through page by page, in statements that are short.

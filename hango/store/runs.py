@@ -41,8 +41,8 @@ class Created:
 
 
 @attrs.frozen
-class _Order:
-    """One request for a run."""
+class _NewRun:
+    """A run that is asked for."""
 
     scope: Scope
     session_id: UUID
@@ -51,10 +51,10 @@ class _Order:
     request_trace: str | None
     key: str | None = None
 
-    async def place(self, connection: Connection) -> Created:
+    async def insert(self, connection: Connection) -> Created:
         """Insert the run under its session's lock, in one transaction (asyncio)."""
-        said = dump_json(blocks_to_json(self.input))
-        digest = hashlib.sha256(said.encode()).digest()
+        input_json = dump_json(blocks_to_json(self.input))
+        digest = hashlib.sha256(input_json.encode()).digest()
         async with connection.transaction():
             seen = visibility(self.scope)
             if not await execute(connection, LOCK_SESSION, session_id=self.session_id, **seen):
@@ -63,7 +63,7 @@ class _Order:
                 if earlier["request_sha256"] != digest:
                     raise KeyReused("this key came with another input before")
                 return Created(rows.run(earlier), replayed=True)
-            return Created(await self._insert(connection, said, digest), replayed=False)
+            return Created(await self._insert_next(connection, input_json, digest), replayed=False)
 
     async def _find(self, connection: Connection, key: str) -> Row | None:
         found = await execute(
@@ -76,14 +76,14 @@ class _Order:
         )
         return found[0] if found else None
 
-    async def _insert(self, connection: Connection, said: str, digest: bytes) -> Run:
+    async def _insert_next(self, connection: Connection, input_json: str, digest: bytes) -> Run:
         created = await execute(
             connection,
             INSERT_RUN,
             session_id=self.session_id,
             run_id=new_id(),
             user_id=self.scope.user_id,
-            input=said,
+            input=input_json,
             max_live=self.max_live,
             trace_id=_new_trace_id(),
             request_trace=self.request_trace,
@@ -118,7 +118,7 @@ class Runs:
         Args:
             scope: on whose behalf; becomes the run's creator.
             session_id: the session.
-            input: what the user says.
+            input: the user's message.
             max_live: queued and running runs the session may have, this one included.
             request_trace: the ``traceparent`` of the request it came by.
 
@@ -126,8 +126,8 @@ class Runs:
             NotFound: there is no such session that *scope* may see.
             SessionQueueFull: the session has *max_live* live runs.
         """
-        order = _Order(scope, session_id, input, max_live, request_trace)
-        return (await self._pool.unit(order.place)).run
+        new = _NewRun(scope, session_id, input, max_live, request_trace)
+        return (await self._pool.unit(new.insert)).run
 
     async def create_once(
         self,
@@ -139,15 +139,15 @@ class Runs:
         max_live: int,
         request_trace: str | None = None,
     ) -> Created:
-        """Put a run in line, or find the one that the same request put there before.
+        """Put a run in line, or find the one that the same request created before.
 
         As `create`, with *key* as the request's name, which is its creator's, for this session.
 
         Raises:
             KeyReused: *key* named a request of another input.
         """
-        order = _Order(scope, session_id, input, max_live, request_trace, key)
-        return await self._pool.unit(order.place)
+        new = _NewRun(scope, session_id, input, max_live, request_trace, key)
+        return await self._pool.unit(new.insert)
 
     async def get(self, scope: Scope, run_id: UUID) -> Run:
         """Return one run.

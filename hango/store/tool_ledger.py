@@ -1,8 +1,8 @@
-"""The ledger of a run's calls that must not just run twice, under one claim.
+"""The ledger of a run's `keyed` and `unsafe` tool calls, under one claim.
 
-One rule: a beginning is stored once, by whoever is first, and no later one changes it; whether a body
-may run is read off what the database answers, never off memory.  Both writes are fenced like every
-other.  Used by `hango.store.claims`, whose claim hands it out.
+Rule: the start of a call is stored once, by the first execution that reaches it, and no later one
+changes it.  The database's answer decides whether the tool may run, never memory.  Both writes are
+fenced.
 """
 
 from __future__ import annotations

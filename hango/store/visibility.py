@@ -20,7 +20,7 @@ class Visibility(TypedDict):
 
 
 def visibility(scope: Scope) -> Visibility:
-    """Say what *scope* sees: a member what they created, the others all of their tenant."""
+    """Return what *scope* may see: a member what they created, others all of their tenant."""
     return {
         "tenant_id": scope.tenant_id,
         "user_id": scope.user_id,

@@ -40,7 +40,7 @@ select *
  limit $limit;
 
 -- name: lock_user_and_owners
--- The user, and every active owner: whoever may take one away queues here, so that the last one
+-- The user, and every active owner: a change that may take one away waits here, so that the last one
 -- cannot be taken by two at once.
 select *
   from users
@@ -110,7 +110,7 @@ with created as (
 select * from created;
 
 -- name: authenticate
--- The person a live key belongs to; whether they may act is the caller's to decide.
+-- The user of a live key; the caller decides whether they may act.
 -- `stale` says that the key's last use was recorded a minute or more ago.
 select users.*, api_keys.id as key_id,
        coalesce(api_keys.last_used_at < now() - interval '1 minute', true) as stale

@@ -26,15 +26,15 @@ having count(*) > 1;
 -- name: check_seq
 -- The messages of a session are numbered from 1 to its last_seq, without a gap or a repeat.
 select sessions.id as session_id, null::uuid as run_id,
-       format('%s messages with %s numbers up to %s; last_seq is %s', told.messages, told.numbers,
-              told.highest, last_seq) as what
+       format('%s messages with %s numbers up to %s; last_seq is %s', stored.messages, stored.numbers,
+              stored.highest, last_seq) as what
   from sessions,
        lateral (select count(*) as messages, count(distinct seq) as numbers,
                        coalesce(max(seq), 0) as highest
                   from messages
-                 where session_id = sessions.id) as told
+                 where session_id = sessions.id) as stored
  where sessions.id > $after and sessions.id <= $last
-   and (told.messages <> last_seq or told.numbers <> last_seq or told.highest <> last_seq);
+   and (stored.messages <> last_seq or stored.numbers <> last_seq or stored.highest <> last_seq);
 
 -- name: check_line
 -- The runs of a session are numbered from 1 up to its next_run_seq, without a gap or a repeat.
@@ -55,7 +55,7 @@ select sessions.id as session_id, null::uuid as run_id,
 select session_id, id as run_id, problem.what
   from runs,
        lateral (values
-           (state = 'running' and owner_id is null, 'it is running, and nobody owns it'),
+           (state = 'running' and owner_id is null, 'it is running without an owner'),
            (state = 'running' and lease_expires_at is null, 'it is running without a lease'),
            (state <> 'running' and owner_id is not null, 'it is owned, but not running'),
            (state <> 'running' and lease_expires_at is not null, 'it has a lease, but is not running'),
@@ -77,7 +77,7 @@ select session_id, id as run_id,
 
 -- name: check_stuck_runs
 -- Somebody sweeps: no lease has lapsed for longer than $patience.
-select session_id, id as run_id, 'its lease lapsed at ' || lease_expires_at || ', and nobody sweeps' as what
+select session_id, id as run_id, 'its lease lapsed at ' || lease_expires_at || ', and no sweep has taken the run back' as what
   from runs
  where session_id > $after and session_id <= $last
    and state = 'running'
@@ -91,7 +91,7 @@ select session_id, id as run_id, problem.what
            (finished_at is null, 'it has ended, but not at any time'),
            (resume_turn <> iterations,
             format('it has ended with resume_turn %s and iterations %s', resume_turn, iterations)),
-           (state = 'cancelled' and cancel_requested_at is null, 'nobody asked for its cancel'),
+           (state = 'cancelled' and cancel_requested_at is null, 'no cancel was requested'),
            ((state = 'failed') <> (error_code is not null), 'state and error_code disagree'),
            (state = 'failed' and stopped_by = '', 'it failed, and nothing stopped it')
        ) as problem (there, what)
@@ -143,7 +143,7 @@ select messages.session_id, messages.run_id, format('message %s: %s', seq, probl
 -- The turns of a run are dense and the finished ones whole: each up to the last has one answer, each
 -- before the last one reply, and the last is resume_turn or the one after it.  While a run is live, its
 -- finished turns have replies and the open one has none.
-with told as (
+with stored as (
     select run_id, max(turn) as last_turn,
            coalesce(array_agg(turn order by turn) filter (where role = 'assistant'), '{}') as answers,
            coalesce(array_agg(turn order by turn) filter (where role = 'user'), '{}') as replies
@@ -156,9 +156,9 @@ select runs.session_id, runs.id as run_id,
        format('it is %s with %s turns finished; stored are answers %s and user messages %s', state,
               resume_turn, coalesce(answers, '{}'), coalesce(replies, '{}')) as what
   from runs
-  left join told on told.run_id = runs.id
+  left join stored on stored.run_id = runs.id
  where runs.session_id > $after and runs.session_id <= $last
-   and case when told.run_id is null then resume_turn > 0
+   and case when stored.run_id is null then resume_turn > 0
             else answers <> array(select generate_series(1, last_turn))
                  or replies <> array(select generate_series(0, last_turn))
                     and replies <> array(select generate_series(0, last_turn - 1))
@@ -251,7 +251,7 @@ select session_id, run_id,
 -- name: check_usage
 -- The tokens of a run are those of its finished turns' answers.  A failed run may have more: it paid
 -- for an answer that was of no use.
-with told as (
+with stored as (
     select runs.id, key, sum(value::bigint) as tokens
       from runs
       join messages on messages.run_id = runs.id and role = 'assistant' and turn <= resume_turn,
@@ -265,12 +265,12 @@ with told as (
 )
 select runs.session_id, id as run_id,
        format('%s: %s on the run, %s on its answers', key, coalesce(counted.tokens, 0),
-              coalesce(told.tokens, 0)) as what
-  from told
+              coalesce(stored.tokens, 0)) as what
+  from stored
   full join counted using (id, key)
   join runs using (id)
- where case when runs.state = 'failed' then coalesce(counted.tokens, 0) < coalesce(told.tokens, 0)
-            else coalesce(counted.tokens, 0) <> coalesce(told.tokens, 0) end;
+ where case when runs.state = 'failed' then coalesce(counted.tokens, 0) < coalesce(stored.tokens, 0)
+            else coalesce(counted.tokens, 0) <> coalesce(stored.tokens, 0) end;
 
 -- name: check_effects
 -- What the ledger knows of is a call of a stored answer, in the place it says.

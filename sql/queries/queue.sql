@@ -78,7 +78,7 @@ with released as (
        and owner_id = $owner_id and claim_epoch = $claim_epoch and state = 'running'
     returning session_id, id
 )
-select pg_notify('hango', session_id || ' ' || id) as rung from released;
+select pg_notify('hango', session_id || ' ' || id) as notified from released;
 
 -- name: renew_leases
 -- Renew a batch in id order, skipping what someone else has locked: that is neither lost nor renewed.
@@ -150,4 +150,4 @@ with lapsed as materialized (
      where runs.id = fates.id
     returning runs.id, runs.session_id, runs.state
 )
-select id, state, pg_notify('hango', session_id || ' ' || id) as rung from reclaimed;
+select id, state, pg_notify('hango', session_id || ' ' || id) as notified from reclaimed;

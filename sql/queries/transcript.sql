@@ -110,7 +110,7 @@ with held as materialized (
 ), stored as (
     {insert_messages}
 )
-select fence.state, pg_notify('hango', fence.session_id || ' ' || fence.id) as rung,
+select fence.state, pg_notify('hango', fence.session_id || ' ' || fence.id) as notified,
        (select max(seq) from stored) as last_seq
   from fence;
 
@@ -144,7 +144,7 @@ with held as materialized (
 ), stored as (
     {insert_messages}
 )
-select fence.state, pg_notify('hango', fence.session_id || ' ' || fence.id) as rung,
+select fence.state, pg_notify('hango', fence.session_id || ' ' || fence.id) as notified,
        (select max(seq) from stored) as last_seq
   from fence;
 
