@@ -1,6 +1,7 @@
-"""hango: an actor-model runtime on trio that runs AI agents durably in Postgres.
+"""hango: a runtime on trio that runs AI agents durably in Postgres.
 
-What is exported here is for users of hango and stays; everything else may change.
+Everything exported here, in `hango.testing` and in `hango.testing.plugin` is public and stays; all
+other names may change.
 """
 
 from hango.agent import (
@@ -10,6 +11,7 @@ from hango.agent import (
     Guardrail,
     Loop,
     Outcome,
+    Provider,
     RunOpts,
     RunResult,
     ToolCall,
@@ -18,28 +20,110 @@ from hango.agent import (
     all_todos_done,
     loop_unsupported,
 )
-from hango.domain import Effects, Limits, Result, ToolContext
+from hango.domain import (
+    Block,
+    BlockStart,
+    BlockStop,
+    Effects,
+    InputDelta,
+    Limits,
+    Message,
+    OpaqueBlock,
+    PromptMessage,
+    ProviderEvent,
+    ProviderRequest,
+    RedactedThinkingBlock,
+    Result,
+    RunState,
+    Scope,
+    SignatureDelta,
+    Stop,
+    StopReason,
+    TextBlock,
+    TextDelta,
+    ThinkingBlock,
+    ThinkingDelta,
+    ToolContext,
+    ToolDefinition,
+    ToolResultBlock,
+    ToolUseBlock,
+    Usage,
+    UsageUpdate,
+)
+from hango.errors import (
+    ConfigError,
+    ContextExceeded,
+    HangoError,
+    InvalidInput,
+    LoopBusy,
+    ProviderError,
+    ProviderStreamBroken,
+    RegistrationError,
+    UnsupportedStop,
+)
 from hango.plugins import Plugins
 from hango.providers import openai_provider
-from hango.tools import Tool, Toolkit, tool
+from hango.tools import Registry, Tool, Toolkit, ToolSet, tool
+
+# Longer names of the same classes, for modules that import them beside others
+ToolResult = Result
+LoopOutcome = Outcome
 
 __all__ = [
     "Agent",
     "BeforeToolEvent",
+    "Block",
+    "BlockStart",
+    "BlockStop",
     "Completion",
+    "ConfigError",
+    "ContextExceeded",
     "Effects",
     "Guardrail",
+    "HangoError",
+    "InputDelta",
+    "InvalidInput",
     "Limits",
     "Loop",
+    "LoopBusy",
+    "LoopOutcome",
+    "Message",
+    "OpaqueBlock",
     "Outcome",
     "Plugins",
+    "PromptMessage",
+    "Provider",
+    "ProviderError",
+    "ProviderEvent",
+    "ProviderRequest",
+    "ProviderStreamBroken",
+    "RedactedThinkingBlock",
+    "RegistrationError",
+    "Registry",
     "Result",
     "RunOpts",
     "RunResult",
+    "RunState",
+    "Scope",
+    "SignatureDelta",
+    "Stop",
+    "StopReason",
+    "TextBlock",
+    "TextDelta",
+    "ThinkingBlock",
+    "ThinkingDelta",
     "Tool",
     "ToolCall",
     "ToolContext",
+    "ToolDefinition",
+    "ToolResult",
+    "ToolResultBlock",
+    "ToolSet",
+    "ToolUseBlock",
     "Toolkit",
+    "UnsupportedStop",
+    "Usage",
+    "UsageUpdate",
     "Verdict",
     "Verifier",
     "all_todos_done",

@@ -5,8 +5,7 @@ The model says too early that it is done, is told what is open, and finishes.
 
 import trio
 
-from hango import Agent, Completion, Toolkit, all_todos_done
-from hango.domain import ToolUseBlock
+from hango import Agent, Completion, Toolkit, ToolUseBlock, all_todos_done
 from hango.testing import FakeProvider, call, text
 
 
@@ -19,7 +18,9 @@ def plan(*, proofread: bool) -> ToolUseBlock:
 
 async def main() -> None:
     """Have a writer work until its list is done."""
-    writer = Agent("writer", does="writes", completion=Completion(all_todos_done, max_attempts=3))
+    writer = Agent(
+        "writer", description="writes", completion=Completion(all_todos_done, max_attempts=3)
+    )
     script = (plan(proofread=False), text("Done!"), plan(proofread=True), text("Really done."))
     async with Toolkit(builtins={"http_fetch": False}) as toolkit:
         outcome = await writer.loop(FakeProvider(script), toolkit).run("Write it.")

@@ -1,4 +1,4 @@
-"""``python docs/examples/plain.py``: the smallest direct run, without gate and database.
+"""``python docs/examples/plain.py``: the smallest run in a process, without gate and database.
 
 The model is scripted, so it needs no key.  A real one: `hango.openai_provider(base_url=…, model=…)`.
 """
@@ -11,7 +11,7 @@ from hango.testing import FakeProvider, text
 
 async def main() -> None:
     """Ask once."""
-    greeter = Agent("greeter", does="answers", soul="Be brief.")
+    greeter = Agent("greeter", description="answers", instructions="Be brief.")
     provider = FakeProvider([text("Hi there.")])
     async with Toolkit(builtins=False) as toolkit:
         loop = greeter.loop(provider, toolkit)

@@ -1,15 +1,13 @@
-"""An agent as a value, and its direct door: `Agent.loop`.
+"""Agents as values, and runs in this process: `Agent.loop`, without a database.
 
-The durable door is a row of ``agents``, executed by `hango.actors`; both run the same loop.  What
-belongs where: the agent says *may it?* (guardrails, limits: per problem), `RunOpts` says *with what?*
-(the model: per call), and `Loop` and `Outcome` say *did it?* (observed).  None says *is it right?*:
-that is for a tool, a gate, or whoever reads the text.
-
-Rule: a direct run keeps nothing outside this process, so what it did is lost with it.
+A durable run executes the same loop for a row of ``agents``.  `Agent` says what is wanted and how far a
+run may go; `RunOpts` chooses for one call; `Loop` and `Outcome` report what happened.
+Rule: a run in this process stores nothing; when the process ends, the run is lost.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from typing import Literal, Protocol, TypeAlias
@@ -36,59 +34,75 @@ from hango.domain import (
 )
 from hango.errors import InvalidInput, LoopBusy
 
-TOOL_TIMEOUT = 30.0  # seconds, as HANGO_TOOL_TIMEOUT
+TOOL_TIMEOUT = 30.0  # seconds; the default of HANGO_TOOL_TIMEOUT
+
+_log = logging.getLogger(__name__)
 
 Status: TypeAlias = Literal["done", "incomplete", "pending", "error"]
 
 
 class ToolSource(Protocol):
-    """Where a direct run has its tools from; `hango.Toolkit` is one."""
+    """Where a run gets its tools from; `hango.Toolkit` is one."""
 
-    def toolbox(self, *, timeout: float) -> Toolbox:
-        """Return the tools; *timeout* is the seconds one call may take."""
+    def toolbox(self, *, timeout: float, tools: Sequence[object] = ()) -> Toolbox:
+        """Return the tools for a run.
+
+        Args:
+            timeout: seconds one call may take.
+            tools: the agent's own; the run has them as well.
+        """
         ...
 
 
-def _kept(guardrails: Sequence[Guardrail]) -> tuple[Guardrail, ...]:
-    """Return them as they are now: an iterator is used up by one look, and would deny nothing then."""
-    return tuple(guardrails)
-
-
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, kw_only=True)
 class Agent:
-    """What somebody wants done, and how far it may go.
+    """What an agent is for, and how far it may go.
 
     Attributes:
-        does: what it is for; told to nobody but people.
-        soul: its system prompt.
+        name: for people.
+        description: what it is for; models do not get it.
+        instructions: its system prompt.
         model: empty for the provider's own.
-        tools, team, wait_for, on_metric: not for the direct door; `loop_unsupported` names them.
+        tools: its own tools; a run has those of its toolkit as well.
+        team, wait_for, on_metric: reserved; `loop_unsupported` names those that are set.
         guardrails: asked before every tool call, in this order.
-        completion: the gate a run that is done has to pass.
-        limits: None in one of its fields means what hango's settings default to; but no `run_deadline`.
+        completion: the gate that a run has to pass before it is done.
+        limits: a field that is None means the default of the setting; but there is no `run_deadline`.
+        does, soul: the former names of `description` and `instructions`; always the same as these.
     """
 
-    name: str
-    does: str = attrs.field(default="", kw_only=True)
-    soul: str = attrs.field(default="", kw_only=True)
-    model: str = attrs.field(default="", kw_only=True)
-    tools: Sequence[object] = attrs.field(default=(), kw_only=True)
-    team: Sequence[Agent] = attrs.field(default=(), kw_only=True)
-    wait_for: object | None = attrs.field(default=None, kw_only=True)
-    on_metric: object | None = attrs.field(default=None, kw_only=True)
-    guardrails: Sequence[Guardrail] = attrs.field(default=(), kw_only=True, converter=_kept)
-    completion: Completion | None = attrs.field(default=None, kw_only=True)
-    limits: Limits = attrs.field(factory=Limits, kw_only=True)
+    name: str = attrs.field(kw_only=False)
+    description: str = ""
+    instructions: str = ""
+    model: str = ""
+    tools: Sequence[object] = ()
+    team: Sequence[Agent] = ()
+    wait_for: object | None = None
+    on_metric: object | None = None
+    guardrails: Sequence[Guardrail] = ()
+    completion: Completion | None = None
+    limits: Limits = attrs.field(factory=Limits)
+    does: str = attrs.Factory(lambda self: self.description, takes_self=True)
+    soul: str = attrs.Factory(lambda self: self.instructions, takes_self=True)
+
+    def __attrs_post_init__(self) -> None:
+        """Copy what was given by its former name, and what may be an iterator, usable only once."""
+        object.__setattr__(self, "description", self.description or self.does)
+        object.__setattr__(self, "instructions", self.instructions or self.soul)
+        object.__setattr__(self, "tools", tuple(self.tools))
+        object.__setattr__(self, "guardrails", tuple(self.guardrails))
 
     def check(self) -> None:
-        """Refuse an agent that cannot be used as it is.
+        """Check what can be checked before a run.
 
         Raises:
-            InvalidInput: names which.
+            InvalidInput: it names the first field that cannot be used.
         """
-        for name in ("name", "does", "soul", "model"):
+        for name in ("name", "description", "instructions", "model"):
             if not isinstance(getattr(self, name), str):
                 raise InvalidInput("must be a string", field=name)
+        if (self.description, self.instructions) != (self.does, self.soul):
+            raise InvalidInput("give instructions or soul, description or does, but not both")
         for place, guardrail in enumerate(self.guardrails):
             if not callable(guardrail):
                 raise InvalidInput("must be callable", field=f"guardrails.{place}")
@@ -98,30 +112,33 @@ class Agent:
             self.completion.check()
         if not isinstance(self.limits, Limits):
             raise InvalidInput("must be a Limits", field="limits")
-        for name, value in attrs.asdict(self.limits).items():
-            numbers = (int,) if name.startswith("max_") else (int, float)
-            if value is not None and not (type(value) in numbers and 0 < value < math.inf):
-                raise InvalidInput(f"must be a number above 0, not {value!r}", field=f"limits.{name}")
+        _check_limits(self.limits)
 
     def loop(self, provider: Provider, toolkit: ToolSource) -> Loop:
-        """Open the direct door: the agent, driven over a provider and tools of the caller's own."""
+        """Return a loop that runs the agent in this process."""
         return Loop(self, provider, toolkit)
 
 
+def _check_limits(limits: Limits) -> None:
+    for name, value in attrs.asdict(limits).items():
+        numbers = (int,) if name.startswith("max_") else (int, float)
+        if value is not None and not (type(value) in numbers and 0 < value < math.inf):
+            raise InvalidInput(f"must be a number above 0, not {value!r}", field=f"limits.{name}")
+
+
 def loop_unsupported(spec: Agent) -> list[str]:
-    """Name what *spec* declares and the direct door cannot honour, always in the same order."""
+    """Return the names of the fields of *spec* that `Loop.run` ignores, always in the same order."""
     declared = {
-        "tools": bool(spec.tools),
         "team": bool(spec.team),
-        "waitFor": spec.wait_for is not None,
-        "onMetric": spec.on_metric is not None,
+        "wait_for": spec.wait_for is not None,
+        "on_metric": spec.on_metric is not None,
     }
-    return [word for word, is_declared in declared.items() if is_declared]
+    return [field for field, is_declared in declared.items() if is_declared]
 
 
 @attrs.frozen
 class RunOpts:
-    """What one call may choose.
+    """Choices for one run.
 
     Attributes:
         model: None or empty for the agent's.
@@ -132,15 +149,15 @@ class RunOpts:
 
 @attrs.frozen
 class Outcome:
-    """What a direct run came to.
+    """The outcome of a run in this process.
 
     Attributes:
-        text: the last thing that was said; at the cap, by hango.
-        status: pending is for runs that wait for somebody, which none here does yet.
-        stopped_by: what stopped it; empty exactly when it is done.
-        attempts: how often the model said that it was done, or was about to.
-        turns: finished ones, of all attempts.
-        result: what a verifier would be asked about.
+        text: of the last answer; at the cap of iterations, a sentence of hango's.
+        status: ``pending`` is reserved for runs that wait for a person.
+        stopped_by: what stopped it; empty exactly when the status is ``done``.
+        attempts: answers that claimed to be the last, including one that was cut off.
+        turns: finished turns, of all attempts.
+        result: what a verifier gets.
     """
 
     text: str
@@ -153,10 +170,12 @@ class Outcome:
 
 @attrs.define(eq=False)
 class Loop:
-    """The direct door of an agent: one conversation a run, driven here and now.
+    """Runs of one agent in this process, one at a time; each is a conversation of its own.
 
     Attributes:
-        _state: ``idle``, ``running``, or how the last run ended.
+        _state: ``idle``, ``running``, or the status of the last run.
+        _turns: finished turns, over all runs.
+        _threads: where the agent's sync guardrails and verifiers run.
     """
 
     _agent: Agent
@@ -168,26 +187,27 @@ class Loop:
 
     @property
     def status(self) -> str:
-        """``idle`` at the start and after a run that was done; ``running``; else the last status."""
+        """``running``; ``idle`` before a run and after one that was done; else the last status."""
         return self._state
 
     @property
     def turns(self) -> int:
-        """Turns finished, over all its runs."""
+        """Finished turns, over all its runs."""
         return self._turns
 
     def unsupported(self) -> list[str]:
-        """Name what its agent declares and this door cannot honour; see `loop_unsupported`."""
+        """Return the names of the agent's fields that `run` ignores; see `loop_unsupported`."""
         return loop_unsupported(self._agent)
 
     async def run(self, prompt: str, opts: RunOpts | None = None) -> Outcome:
-        """Run *prompt*, a conversation of its own, through to its end.
+        """Run the agent on *prompt* until it is done or stopped.
 
-        What goes wrong in the run is its outcome.  Cancelled midway, tools that had begun may have
-        taken effect; nothing else remains.
+        An error in the run becomes its outcome.  Cancelled midway, nothing is returned; tools that had
+        started may have taken effect.
 
         Raises:
-            InvalidInput: the prompt or something of the agent cannot be used; nothing was asked.
+            InvalidInput: the prompt or a field of the agent cannot be used; no model was called.
+            RegistrationError: the toolkit is not open, or two tools have the same name.
             LoopBusy: it is running already.
         """
         if self._state == "running":
@@ -197,6 +217,8 @@ class Loop:
         self._agent.check()
         if type(prompt) is not str:
             raise InvalidInput("must be a string", field="prompt")
+        if ignored := self.unsupported():
+            _log.warning("agent %r: a run in this process ignores %s", self._agent.name, ignored)
         self._state, ended = "running", "error"
         try:
             outcome = await self._execute(prompt, (opts or RunOpts()).model or self._agent.model)
@@ -207,27 +229,30 @@ class Loop:
 
     async def _execute(self, prompt: str, model: str) -> Outcome:
         loop, deadline = self._loop(model), self._agent.limits.run_deadline
-        ending: RunOutcome | Interrupted | None = None
+        outcome: RunOutcome | Interrupted | None = None
         with trio.move_on_after(math.inf if deadline is None else deadline):
-            ending = await loop.run(new_id(), (TextBlock(prompt),), NULL_SINK, ExecutionOptions())
-        if not isinstance(ending, RunOutcome):  # cut short: a transcript in memory never says stop
+            outcome = await loop.run(new_id(), (TextBlock(prompt),), NULL_SINK, ExecutionOptions())
+        if not isinstance(outcome, RunOutcome):  # the deadline: no other interrupt exists in memory
             late = f"the run took longer than {deadline:g} s"
-            ending = loop.failed(RunError(ErrorCode.DEADLINE_EXCEEDED, late))
-        await loop.transcript.append(ending.messages)
-        self._turns += ending.iterations
-        return _outcome(loop, ending)
+            outcome = loop.failed(RunError(ErrorCode.DEADLINE_EXCEEDED, late))
+        await loop.transcript.append(outcome.messages)
+        self._turns += outcome.iterations
+        return _outcome(loop, outcome)
 
     def _loop(self, model: str) -> AgentLoop:
-        limits, ours = self._agent.limits, LoopLimits()
+        limits, defaults = self._agent.limits, LoopLimits()
+        timeout = limits.tool_timeout or TOOL_TIMEOUT
+        # a toolkit of the user's own need not know of agents with tools
+        own = {"tools": self._agent.tools} if self._agent.tools else {}
         return AgentLoop(
             run_id=new_id(),
             provider=self._provider,
-            tools=self._toolkit.toolbox(timeout=limits.tool_timeout or TOOL_TIMEOUT),
+            tools=self._toolkit.toolbox(timeout=timeout, **own),
             transcript=MemoryTranscript(),
             ledger=MemoryLedger(),
             model=model,
-            system_prompt=self._agent.soul,
-            limits=LoopLimits(limits.max_iterations or ours.max_iterations, limits.max_tokens),
+            system_prompt=self._agent.instructions,
+            limits=LoopLimits(limits.max_iterations or defaults.max_iterations, limits.max_tokens),
             scope=None,
             usage=Usage(),
             guardrails=self._agent.guardrails,
@@ -236,17 +261,17 @@ class Loop:
         )
 
 
-def _outcome(loop: AgentLoop, ending: RunOutcome) -> Outcome:
-    messages, turns = loop.transcript.messages, ending.iterations
-    result = result_of(messages, loop.run_id, usage=ending.usage, turns=turns)
+def _outcome(loop: AgentLoop, ended: RunOutcome) -> Outcome:
+    messages, turns = loop.transcript.messages, ended.iterations
+    result = result_of(messages, loop.run_id, usage=ended.usage, turns=turns)
     rejected = rejections(messages, loop.run_id)
-    stopped_by = ending.stopped_by
-    if ending.status is OutcomeStatus.ERROR and ending.error is not None:
-        told = f"{ending.error.code}: {ending.error.message}"  # there is no other place for it here
-        stopped_by = "; ".join(filter(None, (told, str(rejected))))
+    stopped_by = ended.stopped_by
+    if ended.status is OutcomeStatus.ERROR and ended.error is not None:
+        error = f"{ended.error.code}: {ended.error.message}"  # an `Outcome` has no field for it
+        stopped_by = "; ".join(filter(None, (error, str(rejected))))
     return Outcome(
         text=result.text,
-        status=ending.status.value,
+        status=ended.status.value,
         stopped_by=stopped_by,
         attempts=rejected.count + 1,
         turns=turns,

@@ -66,6 +66,7 @@ from hango.domain.runs import (
 from hango.domain.tools import (
     EarlierCall,
     Effects,
+    EffectsName,
     Ledger,
     Result,
     ToolContext,
@@ -84,6 +85,7 @@ __all__ = [
     "BlockStop",
     "EarlierCall",
     "Effects",
+    "EffectsName",
     "ErrorCode",
     "Gate",
     "InputDelta",

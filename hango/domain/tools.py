@@ -1,9 +1,9 @@
-"""Tools as the rest of hango sees them: what they are, what they are told, what they return."""
+"""What the loop, the tools and the store know of a tool, a call and its result."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 from uuid import UUID
 
 import attrs
@@ -16,7 +16,7 @@ NO_OUTPUT = "(no output)"
 
 
 class Effects(StrEnum):
-    """What happens if a tool runs twice for one call; so what is done when its turn is re-driven."""
+    """What happens if a tool runs twice for one call, and so what a replay of its turn does."""
 
     READ_ONLY = "read_only"  # nothing: it runs again
     IDEMPOTENT = "idempotent"  # nothing more than once: it runs again
@@ -24,13 +24,18 @@ class Effects(StrEnum):
     UNSAFE = "unsafe"  # harm: it does not run again
 
 
+EffectsName: TypeAlias = Effects | Literal["read_only", "idempotent", "keyed", "unsafe"]
+"""An `Effects`, or the name of one, which needs no import."""
+
+
 @attrs.frozen
 class Result:
-    """What a tool came to.
+    """What a tool call returned.
 
     Attributes:
-        for_llm: what the model sees; an error's is never empty.
-        for_user: what a person sees; None falls back to `for_llm`.
+        for_llm: what the model gets; of an error never empty.
+        for_user: what a person gets; None for the same.
+        is_error: whether the call failed.
     """
 
     for_llm: str
@@ -40,7 +45,7 @@ class Result:
 
 @attrs.frozen
 class ToolDefinition:
-    """A tool as a model is told of it; `parameters` is a JSON Schema (2020-12) of an object."""
+    """A tool as the model gets it; `parameters` is a JSON Schema (2020-12) of an object."""
 
     name: str
     description: str
@@ -49,12 +54,15 @@ class ToolDefinition:
 
 @attrs.frozen
 class ToolContext:
-    """What a tool may know about the call it answers.
+    """What a tool may know about a call.
 
     Attributes:
+        run_id: the run.
+        turn: of the run, from 1.
         ordinal: place of the call in its turn, from 0.
+        call_id: the model's id of the call.
+        scope: tenant and user that the run executes for; None outside a database.
         idempotency_key: the same text whenever this very call runs again.
-        scope: on whose behalf the run executes.
     """
 
     run_id: UUID
@@ -71,11 +79,11 @@ class ToolContext:
 
 @attrs.frozen
 class EarlierCall:
-    """What an earlier execution left of a call that it began.
+    """The ledger's record of a call that an earlier execution started.
 
     Attributes:
         effects: as the tool declared them then.
-        result: what the call came to; None when nobody lived to tell, so that it may have taken effect.
+        result: None if the process died before recording one; the call may have taken effect.
     """
 
     effects: Effects
@@ -83,10 +91,10 @@ class EarlierCall:
 
 
 class Ledger(Protocol):
-    """Which calls of a run were begun, and what came of them, over all its executions.
+    """Which calls of a run were started, and their results, over all its executions.
 
-    A call is known by the run, turn and ordinal of its context.  Only calls of `keyed` and `unsafe`
-    tools are kept.
+    A call is identified by the run, turn and ordinal of its context.  Only those of `keyed` and
+    `unsafe` tools are recorded.
 
     Raises:
         StateConflict: the run is no longer ours to execute; nothing was recorded.
@@ -94,20 +102,20 @@ class Ledger(Protocol):
     """
 
     async def begin(self, context: ToolContext, tool: str, effects: Effects) -> EarlierCall | None:
-        """Record that the call is about to start; only then may its body run.
+        """Record that the call is about to start; only then may the tool function run.
 
-        Returns None when it is the first time, and otherwise what there was, unchanged.  Cancelled
-        midway, it may have been recorded.
+        Returns None the first time, and otherwise the record that there was, unchanged.  Cancelled
+        midway, the call may have been recorded.
         """
         ...
 
     async def earlier(self, context: ToolContext) -> EarlierCall | None:
-        """Return what an earlier execution left of the call; None if it was not begun.
+        """Return the record of the call; None if it was not started.
 
         Raises `StoreUnavailable` only.
         """
         ...
 
     async def finish(self, context: ToolContext, result: Result) -> None:
-        """Record what a call that was begun came to.  Repeating it changes nothing."""
+        """Record the result of a call that was started.  Repeating it changes nothing."""
         ...

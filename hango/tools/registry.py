@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import attrs
 import trio
@@ -56,6 +56,17 @@ class Registry:
                 f"tool {tool.name} of {tool.module}: the name is taken by the one of {other.module}"
             )
         self._tools[tool.name] = tool
+
+    def with_tools(self, tools: Sequence[object]) -> Registry:
+        """Return a registry with *tools* besides; its threads are those of this one.
+
+        Raises:
+            RegistrationError: as `register`.
+        """
+        both = Registry(self._threads)
+        for tool in (*self._tools.values(), *tools):
+            both.register(cast("Tool", tool))
+        return both
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all tools, sorted."""

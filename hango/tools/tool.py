@@ -16,13 +16,24 @@ import attrs
 from jsonschema import Draft202012Validator
 
 from hango.codec import clean_json, clean_text, cut_text, dump_json
-from hango.domain import Effects, JsonObject, Result, ToolContext, ToolDefinition
+from hango.domain import Effects, EffectsName, JsonObject, Result, ToolContext, ToolDefinition
 from hango.domain.names import API_NAME, is_api_name
 from hango.domain.tools import NO_OUTPUT
 from hango.errors import InvalidInput, RegistrationError
 from hango.threads import Threads, is_async
 from hango.tools.schema import check_arguments, compile_schema
 from hango.tools.signature import Function, read_signature, takes_context
+
+
+def _unchecked(effects: EffectsName) -> Effects:
+    """Take either spelling; `_effects` checks it where an error can name the tool."""
+    return cast("Effects", effects)
+
+
+def _effects(effects: object) -> Effects:
+    if not isinstance(effects, str) or effects not in list(Effects):
+        raise InvalidInput(f"effects must be one of {', '.join(Effects)}, not {_shown(effects)}")
+    return Effects(effects)
 
 
 @attrs.frozen(eq=False)
@@ -44,7 +55,7 @@ class Tool:
     name: str
     description: str
     parameters: JsonObject
-    effects: Effects
+    effects: Effects = attrs.field(converter=_unchecked)
     function: Function
     timeout: float | None = None
     _convert: Callable[[JsonObject], Mapping[str, object]] = attrs.field(default=dict, kw_only=True)
@@ -59,7 +70,7 @@ class Tool:
             parameters = cast("JsonObject", clean_json(self.parameters))
             context = takes_context(self.function)
             validator = compile_schema(parameters)
-            effects = Effects(self.effects)
+            effects = _effects(self.effects)
             description = clean_text(self.description)
         except (InvalidInput, ValueError, TypeError) as error:
             raise RegistrationError(f"{where}: {error}") from None
@@ -148,14 +159,14 @@ def _shown(name: object) -> str:
 
 @overload
 def tool(
-    *, effects: Effects, timeout: float | None = None, name: str | None = None
+    *, effects: EffectsName, timeout: float | None = None, name: str | None = None
 ) -> Callable[[Function], Tool]: ...
 @overload
 def tool(
     function: Function,
     /,
     *,
-    effects: Effects,
+    effects: EffectsName,
     timeout: float | None = None,
     name: str | None = None,
 ) -> Tool: ...
@@ -163,7 +174,7 @@ def tool(
     function: Function | None = None,
     /,
     *,
-    effects: Effects | None = None,
+    effects: EffectsName | None = None,
     timeout: float | None = None,
     name: str | None = None,
 ) -> Tool | Callable[[Function], Tool]:
@@ -189,7 +200,7 @@ def tool(
 
 
 def _tool_of(
-    function: Function, effects: Effects | None, timeout: float | None, name: str | None
+    function: Function, effects: EffectsName | None, timeout: float | None, name: str | None
 ) -> Tool:
     own_name: str = getattr(function, "__name__", "?")
     module = getattr(function, "__module__", None)

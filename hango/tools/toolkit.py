@@ -79,12 +79,17 @@ class Toolkit:
         """Return the names of its tools, sorted."""
         return self._registry.names()
 
-    def toolbox(self, *, timeout: float) -> ToolSet:
-        """Return its tools; *timeout* is the seconds one call may take.
+    def toolbox(self, *, timeout: float, tools: Sequence[object] = ()) -> ToolSet:
+        """Return its tools, and *tools* that an agent has of its own.
+
+        Args:
+            timeout: seconds one call may take.
+            tools: made by `hango.tool`, like those of the toolkit.
 
         Raises:
-            RegistrationError: it is not open.
+            RegistrationError: it is not open, one of *tools* is not a tool, or a name is taken.
         """
         if not self._open:
             raise RegistrationError("the toolkit is not open; use it in `async with Toolkit(...)`")
-        return self._registry.view((), timeout=timeout, result_limit=RESULT_LIMIT)
+        registry = self._registry.with_tools(tools) if tools else self._registry
+        return registry.view((), timeout=timeout, result_limit=RESULT_LIMIT)

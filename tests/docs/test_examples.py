@@ -28,16 +28,20 @@ def run(name: str, **settings: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "printed"),
+    ("name", "printed", "logged"),
     [
-        ("plain.py", "done Hi there.\n"),
-        ("gated.py", "done after 2 attempts: Really done.\n"),
-        ("unsupported.py", "not through this door: tools, team, waitFor, onMetric\n"),
+        ("plain.py", "done Hi there.\n", ""),
+        ("gated.py", "done after 2 attempts: Really done.\n", ""),
+        (
+            "unsupported.py",
+            "ignored in this process: team, wait_for, on_metric\n",
+            "agent 'coordinator': a run in this process ignores ['team', 'wait_for', 'on_metric']\n",
+        ),
     ],
 )
-def test_an_example_prints_what_it_shows(name: str, printed: str) -> None:
+def test_an_example_prints_what_it_shows(name: str, printed: str, logged: str) -> None:
     """Each is a program of its own."""
-    assert run(name) == (printed, "")
+    assert run(name) == (printed, logged)
 
 
 def test_the_durable_example_passes_its_guardrail_and_its_gate(database: str) -> None:

@@ -105,6 +105,9 @@ def _answer(process: subprocess.Popen[str], asked: str) -> str:
 # --- hango --------------------------------------------------------------------------------------
 
 
+_CAMEL = {"team": "team", "wait_for": "waitFor", "on_metric": "onMetric"}  # as the other says it
+
+
 async def hangos_loop(spec: Spec, url: str) -> Played:
     """Play *spec* through hango's direct door."""
     known = {tool.name for tool in builtin_tools(http_fetch_allowed_hosts=())}
@@ -113,7 +116,7 @@ async def hangos_loop(spec: Spec, url: str) -> Played:
         provider = hango.openai_provider(base_url=url, model=MODEL, api_key="any-key")
         loop = _agent(spec).loop(provider, toolkit)
         runs = [await _run(loop, prompt, spec.call_model) for prompt in spec.prompts]
-        return Played(runs, loop.status, loop.turns, loop.unsupported())
+        return Played(runs, loop.status, loop.turns, [_CAMEL[name] for name in loop.unsupported()])
 
 
 async def _run(loop: Loop, prompt: str, model: str | None) -> Told:
@@ -143,7 +146,6 @@ def _agent(spec: Spec) -> Agent:
         does="works",
         soul=spec.soul,
         model=spec.model,
-        tools=[_tool("echo")] if "tools" in spec.declares else [],
         team=[Agent("helper", does="helps")] if "team" in spec.declares else [],
         wait_for=print if "waitFor" in spec.declares else None,
         on_metric=print if "onMetric" in spec.declares else None,

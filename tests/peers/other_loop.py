@@ -81,7 +81,6 @@ def _options(spec: Spec, url: str) -> dict[str, object]:
 
 def _agent(spec: Spec) -> Agent:
     unsupported: Mapping[str, Mapping[str, object]] = {
-        "tools": {"uses": {"tools": [_tool("echo")]}},
         "team": {"team": [agent("helper", does="helps")]},
         "waitFor": {"wait_for": print},
         "onMetric": {"on_metric": print},

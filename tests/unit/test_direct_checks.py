@@ -1,4 +1,4 @@
-"""The direct door: what is refused before any request, its limits, and a loop that is in use."""
+"""Runs in this process: what is refused before any request, its limits, and a loop that is in use."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def made_with(field: str, value: object) -> Agent:
     [
         *((attempts(number), "completion.max_attempts") for number in (True, 0, -1, 2.0, "3", None)),
         *((verified_by(verify), "completion.verify") for verify in (None, "all_todos_done", True)),
-        *((made_with(word, 5), word) for word in ("does", "soul", "model")),
+        *((made_with(word, 5), word) for word in ("description", "instructions", "model")),
         (made_with("completion", passes), "completion"),
         (made_with("limits", {"max_iterations": 3}), "limits"),
         (guarded_by(deny, "no shells"), "guardrails.1"),

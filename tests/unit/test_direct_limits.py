@@ -1,4 +1,4 @@
-"""The limits of an agent hold in the direct door: turns, time of a tool, time of the run, tokens."""
+"""The limits of an agent hold in runs in this process: turns, time of a tool and of the run, tokens."""
 
 from __future__ import annotations
 

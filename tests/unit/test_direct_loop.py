@@ -1,4 +1,4 @@
-"""The direct door: what a run of `Agent.loop` comes to, and what the loop says of itself."""
+"""Runs in this process: the outcome of a run of `Agent.loop`, and what the loop says of itself."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from hango import (
     Toolkit,
     all_todos_done,
     loop_unsupported,
+    tool,
 )
 from hango.domain import JsonObject, StopReason, TextBlock, Usage
-from hango.errors import ProviderError
+from hango.errors import ProviderError, RegistrationError
 from hango.testing import Answer, FakeProvider, answer, call, failing, text
 
 from support.gates import PASS, failed, gate, judged_by, no
@@ -75,20 +76,57 @@ async def test_a_gate_blocks_an_early_claim_and_then_passes() -> None:
     ]
 
 
-def test_what_the_direct_door_cannot_honour_is_named_in_order() -> None:
-    """The full surface: by the words of the document, always in the same order."""
+def test_what_a_run_ignores_is_named_in_order() -> None:
+    """By the names of the fields, always in the same order."""
     everything = Agent(
         "coordinator",
         does="coordinates",
-        tools=[object()],
         team=[Agent("helper")],
         wait_for=lambda _: None,
         on_metric=lambda _: None,
     )
-    expected = ["tools", "team", "waitFor", "onMetric"]
+    expected = ["team", "wait_for", "on_metric"]
     assert loop_unsupported(everything) == expected
     loop = everything.loop(FakeProvider([]), Toolkit(builtins=False))
     assert loop.unsupported() == expected
+
+
+@pytest.mark.rule(24)
+async def test_an_agents_own_tools_are_used_and_what_is_ignored_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """W-H6: what an agent declares is never dropped without a word."""
+
+    @tool(effects="read_only")
+    def shout(text: str) -> str:
+        """Say it louder."""
+        return text.upper()
+
+    agent = Agent("a", tools=iter([shout]), team=[Agent("b")])  # type: ignore[arg-type]  # used up once
+    for _ in range(2):
+        outcome, _loop = await run(agent, answer(call("shout", {"text": "hi"})), answer(text("done")))
+        assert outcome.result.tool_calls[0].output == "HI"
+    assert caplog.messages[0] == "agent 'a': a run in this process ignores ['team']"
+
+
+@tool(effects="read_only", name="get_time")
+def get_time_again() -> str:
+    """Tell the time."""
+    return "noon"
+
+
+@pytest.mark.parametrize(
+    ("tools", "problem"),
+    [([len], "not a tool"), ([get_time_again], "name is taken"), ([None], "not a tool")],
+)
+async def test_own_tools_that_cannot_be_used_are_refused(tools: list[object], problem: str) -> None:
+    """Before any request, and the loop can run again."""
+    provider = FakeProvider([text("hi")])
+    async with Toolkit() as toolkit:
+        loop = Agent("a", tools=tools).loop(provider, toolkit)
+        with pytest.raises(RegistrationError, match=problem):
+            await loop.run("do it")
+    assert provider.calls == 0
 
 
 class Silent:
@@ -108,9 +146,9 @@ class Silent:
         (Agent("a"), []),
         (Agent("a", soul="s", model="m", guardrails=[Silent()], completion=TODOS_DONE), []),
         (Agent("a", tools=(), team=[]), []),
-        (Agent("a", on_metric=Silent(), tools=[None]), ["tools", "onMetric"]),
-        (Agent("a", wait_for=Silent()), ["waitFor"]),
-        (Agent("a", wait_for=0, team=(Agent("b"),)), ["team", "waitFor"]),
+        (Agent("a", on_metric=Silent(), tools=[None]), ["on_metric"]),
+        (Agent("a", wait_for=Silent()), ["wait_for"]),
+        (Agent("a", wait_for=0, team=(Agent("b"),)), ["team", "wait_for"]),
     ],
 )
 def test_what_is_declared_is_named_and_nothing_else(agent: Agent, expected: list[str]) -> None:

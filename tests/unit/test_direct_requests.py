@@ -1,4 +1,4 @@
-"""What providers are asked through the direct door: the plain loop's requests, to the last byte."""
+"""What providers are asked by runs in this process: the plain loop's requests, to the last byte."""
 
 from __future__ import annotations
 

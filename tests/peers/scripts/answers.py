@@ -37,8 +37,8 @@ ANSWERS = (
     Script("model of the call, in every run", Spec(prompts=("one", "two"), call_model="just-now"),
            (text("1"), text("2")), why=Stricter.RUN_COUNTS_FOR_ITSELF, where="turns"),
     Script("all that the door does not support",
-           Spec(declares=("onMetric", "waitFor", "team", "tools")), (text("hello"),)),
-    Script("some that it does not support", Spec(declares=("waitFor", "tools")), (text("hello"),)),
+           Spec(declares=("onMetric", "waitFor", "team")), (text("hello"),)),
+    Script("some that it does not support", Spec(declares=("waitFor",)), (text("hello"),)),
     # --- tools
     Script("a tool", ECHO, (calls(HI), text("hi"))),
     Script("a tool, said with a text", ECHO, (calls(HI, said="Let me see."), text("hi"))),
