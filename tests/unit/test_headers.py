@@ -42,6 +42,13 @@ from hango.web.wire import MAX_WAIT, read_idempotency_key, read_trace, read_wait
         (["await=10"], None),
         (["=10"], None),
         ([",;=,"], None),
+        (["wait;x=10"], None),
+        (["wait=\t10\t;"], 10),
+        (["wait 5=10"], None),
+        # read in one pass, and not at all beyond a bound (S-H3)
+        (["wait=10, a=y" + " " * 900 + "x"], 10),
+        (["wait=10", "a=y" + " " * 60_000 + "x"], None),
+        (["wait=10" + ", a" * 400], None),
     ],
 )
 def test_a_wish_to_wait_is_read_as_its_standard_says(values: list[str], seconds: int | None) -> None:

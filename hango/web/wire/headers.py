@@ -21,8 +21,7 @@ MAX_WAIT = 60
 _KEY = re.compile(r"[\x20-\x7e]{1,255}")
 # https://www.w3.org/TR/trace-context/#traceparent-header, version 00
 _TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
-# https://www.rfc-editor.org/rfc/rfc7240#section-2: names have no case, blanks and parameters may come
-_PREFERENCE = re.compile(r"\s*([^\s=;]+)\s*(?:=\s*([^;]*?)\s*)?(?:;.*)?", re.DOTALL)
+_MAX_PREFER = 1000  # characters of all preferences; real ones have a tenth
 # a number of more digits is no wait
 _SECONDS = re.compile(r'("?)([0-9]{1,18})\1')
 
@@ -46,7 +45,7 @@ def read_idempotency_key(headers: Headers) -> str | None:
 def read_wait(headers: Headers) -> int | None:
     """Return how long the client prefers to wait (seconds, at most `MAX_WAIT`), or None.
 
-    The first of several counts (RFC 7240 §2); an invalid one is ignored.
+    The first of several counts (RFC 7240 §2); an invalid or very long one is ignored.
     """
     for name, value in _preferences(headers.getlist("Prefer")):
         if name == "wait":
@@ -56,10 +55,14 @@ def read_wait(headers: Headers) -> int | None:
 
 
 def _preferences(values: Iterable[str]) -> Iterable[tuple[str, str]]:
-    for item in parse_list_header(", ".join(values)):
-        preference = _PREFERENCE.fullmatch(item)
-        if preference is not None:
-            yield preference[1].lower(), preference[2] or ""
+    """Yield names, in lower case, and values (https://www.rfc-editor.org/rfc/rfc7240#section-2)."""
+    text = ", ".join(values)
+    if len(text) > _MAX_PREFER:
+        return
+    for item in parse_list_header(text):
+        preference, _, _ = item.partition(";")
+        name, _, value = preference.partition("=")
+        yield name.strip().lower(), value.strip()
 
 
 def read_trace(headers: Headers) -> str | None:
