@@ -14,6 +14,7 @@ from hango.db.queries import QUERIES, Query, Row
 from hango.domain import AgentDefinition, Gate, Limits, new_id
 from hango.errors import AlreadyExists, NotFound
 from hango.store import rows
+from hango.store.pages import MAX_PAGE_BYTES, Page
 
 INSERT_AGENT = QUERIES["insert_agent"]
 UPDATE_AGENT = QUERIES["update_agent"]
@@ -116,9 +117,11 @@ class Agents:
             raise NotFound(f"there is no agent {slug!r}")
         return rows.agent(row)
 
-    async def list(
+    async def page(
         self, tenant_id: UUID, *, before: UUID | None = None, limit: int = 50
-    ) -> Sequence[AgentDefinition]:
-        """Return up to *limit* agents older than *before*, newest first."""
-        found = await self._pool.rows(LIST_AGENTS, tenant_id=tenant_id, before=before, limit=limit)
-        return [rows.agent(row) for row in found]
+    ) -> Page[AgentDefinition]:
+        """Return a page of agents older than *before*, newest first."""
+        found = await self._pool.rows(
+            LIST_AGENTS, tenant_id=tenant_id, before=before, limit=limit, max_bytes=MAX_PAGE_BYTES
+        )
+        return await Page.read(found, rows.agent)

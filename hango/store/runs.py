@@ -19,6 +19,7 @@ from hango.db.queries import QUERIES, Row
 from hango.domain import Block, Run, RunState, Scope, new_id, time_of_id
 from hango.errors import KeyReused, NotFound, SessionQueueFull
 from hango.store import rows
+from hango.store.pages import MAX_PAGE_BYTES, Page
 from hango.store.visibility import visibility
 
 LOCK_SESSION = QUERIES["lock_session"]
@@ -169,12 +170,45 @@ class Runs:
         before: UUID | None = None,
         limit: int = 50,
     ) -> Sequence[Run]:
-        """Return up to *limit* runs older than *before*, newest first by the database's clock.
+        """Return up to *limit* runs older than *before*, newest first, however large."""
+        page = await self.page(
+            scope,
+            session_id=session_id,
+            state=state,
+            before=before,
+            limit=limit,
+            with_input=True,
+            max_bytes=None,
+        )
+        return page.rows
+
+    async def page(
+        self,
+        scope: Scope,
+        *,
+        session_id: UUID | None = None,
+        state: RunState | None = None,
+        before: UUID | None = None,
+        limit: int = 50,
+        with_input: bool = False,
+        max_bytes: int | None = MAX_PAGE_BYTES,
+    ) -> Page[Run]:
+        """Return a page of runs older than *before*, newest first by the database's clock.
 
         Those of one session come in the order of its line.  Each kind of list is a statement of its
         own, so that each has an index and none reads another tenant's runs.
+
+        Args:
+            scope: on whose behalf.
+            session_id: only runs of this session.
+            state: only runs in this state.
+            before: only runs older than this one.
+            limit: how many at most.
+            with_input: without it, their inputs are empty.
+            max_bytes: of their inputs together, but for the first's; None is no bound.
         """
         values: dict[str, object] = {"before": before, "limit": limit, **visibility(scope)}
+        values |= {"with_input": with_input, "max_bytes": max_bytes}
         if session_id is not None:
             query, values = LIST_SESSION_RUNS, values | {"session_id": session_id, "state": state}
         else:
@@ -185,8 +219,7 @@ class Runs:
                 query = LIST_TENANT_RUNS
             else:
                 query, values = LIST_TENANT_RUNS_IN_STATE, values | {"state": state}
-        found = await self._pool.rows(query, **values)
-        return [rows.run(row) for row in found]
+        return await Page.read(await self._pool.rows(query, **values), rows.run)
 
     async def cancel(self, scope: Scope, run_id: UUID) -> Run:
         """Ask for a run to end as cancelled; return it as it is now.

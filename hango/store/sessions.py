@@ -14,6 +14,7 @@ from hango.db.queries import QUERIES
 from hango.domain import Block, Message, MessageRole, Scope, Session, new_id
 from hango.errors import NotFound, SessionBusy
 from hango.store import rows
+from hango.store.pages import MAX_PAGE_BYTES, Page
 from hango.store.visibility import visibility
 
 INSERT_SESSION = QUERIES["insert_session"]
@@ -70,17 +71,39 @@ class Sessions:
     async def messages(
         self, scope: Scope, session_id: UUID, *, after: int = 0, limit: int = 50
     ) -> Sequence[Message]:
-        """Return up to *limit* messages whose seq is above *after*, oldest first.
+        """Return up to *limit* messages whose seq is above *after*, oldest first, however large.
+
+        Raises:
+            NotFound: there is no such session that *scope* may see.
+        """
+        page = await self.message_page(scope, session_id, after=after, limit=limit, max_bytes=None)
+        return page.rows
+
+    async def message_page(
+        self,
+        scope: Scope,
+        session_id: UUID,
+        *,
+        after: int = 0,
+        limit: int = 50,
+        max_bytes: int | None = MAX_PAGE_BYTES,
+    ) -> Page[Message]:
+        """Return a page of messages whose seq is above *after*, oldest first.
 
         Raises:
             NotFound: there is no such session that *scope* may see.
         """
         found = await self._pool.rows(
-            LIST_MESSAGES, session_id=session_id, after=after, limit=limit, **visibility(scope)
+            LIST_MESSAGES,
+            session_id=session_id,
+            after=after,
+            limit=limit,
+            max_bytes=max_bytes,
+            **visibility(scope),
         )
         if not found:
             await self.get(scope, session_id)
-        return [rows.message(row) for row in found]
+        return await Page.read(found, rows.message)
 
     async def add_message(
         self, scope: Scope, session_id: UUID, role: MessageRole, content: tuple[Block, ...]

@@ -11,6 +11,7 @@ from quart import Response, request
 
 from hango.domain import Role, User
 from hango.store.accounts import Accounts, Audit
+from hango.store.pages import Page
 from hango.web.auth import administrator
 from hango.web.models.requests import NewUserBody, UserChangeBody
 from hango.web.models.responses import AuditEventPage, KeyPage, NewKeyJson, UserJson, UserPage
@@ -19,7 +20,7 @@ from hango.web.route import Reply, page_route, route
 from hango.web.wire import (
     json_response,
     no_content,
-    page_of,
+    page_response,
     read_body,
     read_empty_body,
     read_id,
@@ -63,7 +64,7 @@ class UserRoutes:
         caller = administrator()
         limit, before = read_limit(request.args), read_id_cursor(request.args)
         rows = await self.accounts.users(caller.tenant_id, before=before, limit=limit + 1)
-        return json_response(page_of(UserPage, rows, limit, lambda user: user.id))
+        return await page_response(UserPage, Page.of(rows, limit), lambda user: user.id)
 
     @route("GET", _USER, _TAG, Reply(200, "The user.", UserJson), problems=_REFUSED)
     async def get_user(self, user_id: str) -> Response:
@@ -104,7 +105,7 @@ class UserRoutes:
         user = await self._user(administrator(), user_id)
         limit, before = read_limit(request.args), read_id_cursor(request.args)
         rows = await self.accounts.keys(user.tenant_id, user.id, before=before, limit=limit + 1)
-        return json_response(page_of(KeyPage, rows, limit, lambda key: key.id))
+        return await page_response(KeyPage, Page.of(rows, limit), lambda key: key.id)
 
     @route(
         "POST",
@@ -159,7 +160,7 @@ class AuditRoutes:
         caller = administrator()
         limit, before = read_limit(request.args), read_id_cursor(request.args)
         rows = await self.audit.list(caller.tenant_id, before=before, limit=limit + 1)
-        return json_response(page_of(AuditEventPage, rows, limit, lambda event: event.id))
+        return await page_response(AuditEventPage, Page.of(rows, limit), lambda event: event.id)
 
 
 def _may_own(caller: User, role: Role) -> None:

@@ -17,7 +17,7 @@ from hango.web.problem import ALREADY_EXISTS, FORBIDDEN
 from hango.web.route import Reply, page_route, route
 from hango.web.wire import (
     json_response,
-    page_of,
+    page_response,
     read_body,
     read_id,
     read_id_cursor,
@@ -55,8 +55,8 @@ class AgentRoutes:
     async def list_agents(self) -> Response:
         """List agents, newest first."""
         limit, before = read_limit(request.args), read_id_cursor(request.args)
-        rows = await self.agents.list(scope().tenant_id, before=before, limit=limit + 1)
-        return json_response(page_of(AgentPage, rows, limit, lambda agent: agent.id))
+        page = await self.agents.page(scope().tenant_id, before=before, limit=limit)
+        return await page_response(AgentPage, page, lambda agent: agent.id)
 
     @route("GET", _AGENT, _TAG, Reply(200, "The agent.", AgentJson))
     async def get_agent(self, agent_id: str) -> Response:

@@ -24,7 +24,7 @@ from hango.web.run_waiter import RunWaiter
 from hango.web.wire import (
     MAX_WAIT,
     json_response,
-    page_of,
+    page_response,
     read_body,
     read_empty_body,
     read_id,
@@ -40,6 +40,12 @@ _RUN, _RUNS_OF_SESSION = "/v1/runs/{run_id}", "/v1/sessions/{session_id}/runs"
 
 _STATE = Parameter(
     "state", "query", "Only runs in this state.", {"enum": [state.value for state in RunState]}
+)
+_INCLUDE = Parameter(
+    "include",
+    "query",
+    "`input`: with the runs' inputs, which a list does not have otherwise.",
+    {"enum": ["input"]},
 )
 _KEY = Parameter(
     IDEMPOTENCY_KEY,
@@ -128,26 +134,27 @@ class RunRoutes:
                 raise
             raise ApiError(DRAINING) from None
 
-    @page_route(_RUNS_OF_SESSION, _TAG, RunPage, parameters=[_STATE])
+    @page_route(_RUNS_OF_SESSION, _TAG, RunPage, parameters=[_STATE, _INCLUDE])
     async def list_session_runs(self, session_id: str) -> Response:
         """List the runs of a session, newest first."""
         return await self._page(await self.sessions.get(scope(), read_id(session_id)))
 
-    @page_route("/v1/runs", _TAG, RunPage, parameters=[_STATE])
+    @page_route("/v1/runs", _TAG, RunPage, parameters=[_STATE, _INCLUDE])
     async def list_runs(self) -> Response:
         """List the runs you may see, newest first."""
         return await self._page(None)
 
     async def _page(self, session: Session | None) -> Response:
         limit, before = read_limit(request.args), read_id_cursor(request.args)
-        rows = await self.runs.list(
+        page = await self.runs.page(
             scope(),
             session_id=session.id if session else None,
             state=_read_state(request.args.get("state")),
             before=before,
-            limit=limit + 1,
+            limit=limit,
+            with_input=_read_include(request.args.get("include")),
         )
-        return json_response(page_of(RunPage, rows, limit, lambda run: run.id))
+        return await page_response(RunPage, page, lambda run: run.id)
 
     @route(
         "GET",
@@ -189,3 +196,10 @@ def _read_state(text: str | None) -> RunState | None:
         return RunState(text)
     except ValueError:
         raise InvalidInput(f"must be one of {', '.join(RunState)}", field="state") from None
+
+
+def _read_include(text: str | None) -> bool:
+    """Return whether the inputs are asked for."""
+    if text not in {None, "input"}:
+        raise InvalidInput("must be input", field="include")
+    return text is not None

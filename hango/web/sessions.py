@@ -9,6 +9,7 @@ from __future__ import annotations
 import attrs
 from quart import Response, request
 
+from hango.store.pages import Page
 from hango.store.sessions import Sessions
 from hango.web.auth import scope
 from hango.web.models.requests import NewMessageBody, NewSessionBody
@@ -17,7 +18,7 @@ from hango.web.problem import NOT_FOUND, SESSION_BUSY
 from hango.web.route import Reply, page_route, route
 from hango.web.wire import (
     json_response,
-    page_of,
+    page_response,
     read_body,
     read_id,
     read_id_cursor,
@@ -54,7 +55,7 @@ class SessionRoutes:
         """List the sessions you may see, newest first."""
         limit, before = read_limit(request.args), read_id_cursor(request.args)
         rows = await self.sessions.list(scope(), before=before, limit=limit + 1)
-        return json_response(page_of(SessionPage, rows, limit, lambda session: session.id))
+        return await page_response(SessionPage, Page.of(rows, limit), lambda session: session.id)
 
     @route("GET", _SESSION, _TAG, Reply(200, "The session.", SessionJson))
     async def get_session(self, session_id: str) -> Response:
@@ -66,8 +67,8 @@ class SessionRoutes:
         """List the messages of a session, oldest first."""
         session = await self.sessions.get(scope(), read_id(session_id))
         limit, after = read_limit(request.args), read_seq_cursor(request.args)
-        rows = await self.sessions.messages(scope(), session.id, after=after, limit=limit + 1)
-        return json_response(page_of(MessagePage, rows, limit, lambda message: message.seq))
+        page = await self.sessions.message_page(scope(), session.id, after=after, limit=limit)
+        return await page_response(MessagePage, page, lambda message: message.seq)
 
     @route(
         "POST",

@@ -34,9 +34,21 @@ select * from agents where id = $agent_id and tenant_id = $tenant_id;
 select * from agents where slug = $slug and tenant_id = $tenant_id;
 
 -- name: list_agents
+-- Newest first, $limit at most, and no more than $max_bytes of prompts, but for the first.
+with page as (
+    select *
+      from agents
+     where tenant_id = $tenant_id
+       and ($before::uuid is null or id < $before)
+     order by id desc
+     limit $limit + 1
+), sized as (
+    select page.*, row_number() over listed as place, count(*) over () as found,
+           sum(octet_length(system_prompt)) over listed as bytes
+      from page
+    window listed as (order by id desc)
+)
 select *
-  from agents
- where tenant_id = $tenant_id
-   and ($before::uuid is null or id < $before)
- order by id desc
- limit $limit;
+  from sized
+ where place <= $limit and ($max_bytes::bigint is null or bytes <= $max_bytes or place = 1)
+ order by place;

@@ -45,36 +45,69 @@ select * from runs where id = $run_id and {visible_run};
                              $before_at, 'infinity'),
                     coalesce($before, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
  order by created_at desc, id desc
- limit $limit;
+ limit $limit + 1;
+
+-- part: run_page
+-- The first $limit runs of "page", by its "position"; without their inputs, or with no more than
+-- $max_bytes of them, but for the first.
+, sized as (
+    select id, tenant_id, session_id, agent_id, created_by, lane, session_seq, state, claim_epoch,
+           resume_turn, iterations, attempts, reclaims, usage, error, error_code, stop_reason,
+           stopped_by, final_message_id, trace_id, span_id, owner_id, last_owner_id,
+           cancel_requested_at, not_before, started_at, finished_at, created_at,
+           case when $with_input then input else '[]' end as input,
+           row_number() over listed as place, count(*) over () as found,
+           sum(case when $with_input and $max_bytes::bigint is not null
+                    then octet_length(input::text) else 0 end) over listed as bytes
+      from page
+    window listed as (order by position desc)
+)
+select *
+  from sized
+ where place <= $limit and ($max_bytes::bigint is null or bytes <= $max_bytes or place = 1)
+ order by place;
 
 -- name: list_tenant_runs
-select * from runs where tenant_id = $tenant_id and {visible_run} and {older_runs};
+with page as (
+    select runs.*, (created_at, id) as position
+      from runs
+     where tenant_id = $tenant_id and {visible_run} and {older_runs}
+) {run_page};
 
 -- name: list_tenant_runs_in_state
-select * from runs where tenant_id = $tenant_id and state = $state and {visible_run} and {older_runs};
+with page as (
+    select runs.*, (created_at, id) as position
+      from runs
+     where tenant_id = $tenant_id and state = $state and {visible_run} and {older_runs}
+) {run_page};
 
 -- name: list_own_runs
 -- Those in the sessions that a member created.
-select *
-  from runs
- where tenant_id = $tenant_id and session_created_by = $user_id
-   and ($state::text is null or state = $state)
-   and {visible_run} and {older_runs};
+with page as (
+    select runs.*, (created_at, id) as position
+      from runs
+     where tenant_id = $tenant_id and session_created_by = $user_id
+       and ($state::text is null or state = $state)
+       and {visible_run} and {older_runs}
+) {run_page};
 
 -- name: list_session_runs
 -- In the order of the session's line, latest first.  What is visible is asked of the session, so that
 -- only its own index is walked.
-select runs.*
-  from sessions
-  join runs on runs.session_id = sessions.id
- where sessions.id = $session_id
-   and visible(sessions.tenant_id, sessions.created_by, $tenant_id, $user_id, $sees_all)
-   and ($state::text is null or state = $state)
-   and session_seq < case when $before::uuid is null then 9223372036854775807
-                          else (select earlier.session_seq from runs as earlier where earlier.id = $before)
-                     end
- order by session_seq desc
- limit $limit;
+with page as (
+    select runs.*, session_seq as position
+      from sessions
+      join runs on runs.session_id = sessions.id
+     where sessions.id = $session_id
+       and visible(sessions.tenant_id, sessions.created_by, $tenant_id, $user_id, $sees_all)
+       and ($state::text is null or state = $state)
+       and session_seq < case when $before::uuid is null then 9223372036854775807
+                              else (select earlier.session_seq from runs as earlier
+                                     where earlier.id = $before)
+                         end
+     order by session_seq desc
+     limit $limit + 1
+) {run_page};
 
 -- name: cancel_run
 -- On state alone, whoever owns it: a queued run ends here, a running one is asked to stop, an ended

@@ -31,15 +31,27 @@ select *
  limit $limit;
 
 -- name: list_messages
--- Oldest first.  No row when there is none; whether the session is visible is asked beforehand.
-select messages.*
-  from messages
-  join sessions on sessions.id = messages.session_id
- where messages.session_id = $session_id
-   and visible(sessions.tenant_id, sessions.created_by, $tenant_id, $user_id, $sees_all)
-   and seq > $after
- order by seq
- limit $limit;
+-- Oldest first, $limit at most, and no more than $max_bytes of content, but for the first.
+-- No row when there is none; whether the session is visible is asked beforehand.
+with page as (
+    select messages.*
+      from messages
+      join sessions on sessions.id = messages.session_id
+     where messages.session_id = $session_id
+       and visible(sessions.tenant_id, sessions.created_by, $tenant_id, $user_id, $sees_all)
+       and seq > $after
+     order by seq
+     limit $limit + 1
+), sized as (
+    select page.*, row_number() over listed as place, count(*) over () as found,
+           sum(case when $max_bytes::bigint is null then 0 else octet_length(content::text) end) over listed as bytes
+      from page
+    window listed as (order by seq)
+)
+select *
+  from sized
+ where place <= $limit and ($max_bytes::bigint is null or bytes <= $max_bytes or place = 1)
+ order by place;
 
 -- name: lock_session
 -- Whoever adds to a session queues here.  A statement of its own: what the next one counts must be

@@ -67,6 +67,8 @@ async def test_lists_of_runs_walk_an_index_under_a_generic_plan(world: SeededTen
         "before": new_id(),
         "before_at": run.created_at,
         "limit": 50,
+        "with_input": True,
+        "max_bytes": 2**20,
     }
 
     async def explain(connection: Connection) -> dict[str, JsonObject]:
@@ -83,7 +85,9 @@ async def test_lists_of_runs_walk_an_index_under_a_generic_plan(world: SeededTen
         return plans
 
     for name, plan in (await world.pool.unit(explain)).items():
-        nodes = list(_nodes(plan))
+        # above the limit it is a page, which may be sorted
+        limits = [node for node in _nodes(plan) if node["Node Type"] == "Limit"]
+        nodes = list(_nodes(limits[0] if limits else plan))
         assert _LISTS[name] in {node.get("Index Name") for node in nodes}, name
         assert not {node["Node Type"] for node in nodes} & {"Seq Scan", "Sort"}, name
 

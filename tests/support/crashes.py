@@ -255,7 +255,7 @@ class Stage:
     async def prepare(self, scenario: Scenario, count: int) -> list[Scene]:
         """Prepare that many performances; one earlier process dies in mid-tool of all, if any does."""
         if scenario.gated:
-            (agent,) = await Agents(self.world.pool).list(self.world.tenant.id)
+            agent = await Agents(self.world.pool).by_slug(self.world.tenant.id, "helper")
             gated = NewAgent("helper", "Helper", "scripted", "model-1", completion=GATE)
             await Agents(self.world.pool).update(self.world.tenant.id, agent.id, gated, actor=None)
         scenes = [await self._scene(scenario) for _ in range(count)]

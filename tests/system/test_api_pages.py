@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from uuid import UUID
 
@@ -114,4 +115,46 @@ async def walk(api: Api, path: str, limit: int) -> list[str]:
             if page["next_cursor"] is None:
                 return shown
             assert len(page["data"]) == limit
+            cursor = f"&cursor={page['next_cursor']}"
+
+
+@pytest.mark.parametrize("sizes", [[9, 1, 1, 300, 2000, 5, 5, 400, 400, 300], [2000], [700] * 3])
+async def test_a_page_ends_at_a_megabyte(api: Api, sizes: list[int]) -> None:
+    """Pages hold no more than a megabyte of content, or one row; all rows are shown (S-H4)."""
+    session = await api.session(Role.OWNER)
+    for size in sizes:
+        said = (TextBlock("x" * (size * 1024 - 100)),)
+        await api.acme.sessions.add_message(api.acme.scope(Role.OWNER), session.id, "user", said)
+        await api.acme.runs.create(api.acme.scope(Role.OWNER), session.id, said, max_live=100)
+        await sql(api.pool, "update runs set state = 'cancelled', finished_at = now()")
+        prompt = NewAgent(f"a{new_id().hex}", "A", "fake", "m", said[0].text)
+        await Agents(api.pool).create(api.acme.tenant.id, prompt, actor=None)
+    path = f"/v1/sessions/{session.id}"
+    oldest = await sized_pages(api, f"{path}/messages", "content")
+    assert oldest == pages_of(sizes)
+    assert await sized_pages(api, f"{path}/runs", "input", "include=input") == pages_of(sizes[::-1])
+    assert len(await sized_pages(api, f"{path}/runs", "id")) == 1
+    newest = await sized_pages(api, "/v1/agents", "system_prompt")
+    assert [size for page in newest for size in page if size] == sizes[::-1]  # one was there before
+
+
+def pages_of(sizes: list[int]) -> list[list[int]]:
+    """Return *sizes* (KiB) as they are to be shown: pages of a megabyte, or of one row."""
+    pages: list[list[int]] = []
+    for size in sizes:
+        if not pages or sum(pages[-1]) + size > 1024:
+            pages.append([])
+        pages[-1].append(size)
+    return pages
+
+
+async def sized_pages(api: Api, path: str, member: str, query: str = "") -> list[list[int]]:
+    """Return how large (KiB) a member of each row is, page by page."""
+    pages, cursor = [], ""
+    async with api.as_role(Role.OWNER) as client:
+        while True:
+            page = (await client.get(f"{path}?{query}{cursor}")).json()
+            pages.append([round(len(json.dumps(row[member])) / 1024) for row in page["data"]])
+            if page["next_cursor"] is None:
+                return pages
             cursor = f"&cursor={page['next_cursor']}"

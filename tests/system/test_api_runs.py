@@ -30,11 +30,16 @@ async def test_a_run_is_accepted_and_found(api: Api) -> None:
         accepted = await ask(client, session)
         read = await client.get(accepted.headers["location"])
         listed = await client.get(f"/v1/sessions/{session.id}/runs")
+        whole = await client.get(f"/v1/sessions/{session.id}/runs?include=input")
+        wrong = await client.get("/v1/runs?include=output")
     run = accepted.json()
     assert accepted.status_code == 202
     assert accepted.headers["location"] == f"/v1/runs/{run['id']}"
     assert read.json() == run
-    assert listed.json() == {"data": [run], "next_cursor": None}
+    assert whole.json() == {"data": [run], "next_cursor": None}
+    without = {name: value for name, value in run.items() if name != "input"}
+    assert listed.json() == {"data": [without], "next_cursor": None}  # W-L12
+    assert is_problem(wrong, 422, "invalid", "include")
     assert re.fullmatch("[0-9a-f]{32}", run.pop("trace_id"))
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", run.pop("created_at"))
     assert run.pop("id")

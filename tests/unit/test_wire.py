@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from threading import get_ident
 from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import SerializerFunctionWrapHandler, model_serializer
 
+from hango.db.queries import Row
 from hango.errors import InvalidInput, NotFound
 from hango.store.accounts import NewKey
+from hango.store.pages import INLINE_BYTES
+from hango.store.pages import Page as Rows
 from hango.web.models.responses import NewKeyJson, Page
 from hango.web.problem import ApiError
 from hango.web.wire import read_id
 from hango.web.wire.bodies import parse_json
-from hango.web.wire.pages import cursor_of, page_of, read_id_cursor, read_limit, read_seq_cursor
+from hango.web.wire.pages import cursor_of, page_response, read_id_cursor, read_limit, read_seq_cursor
 
 NOT_JSON = [
     b"",
@@ -191,9 +196,36 @@ def test_a_negative_seq_is_no_cursor() -> None:
 
 
 @pytest.mark.parametrize(("rows", "more"), [(0, False), (2, False), (3, True)])
-def test_the_last_page_has_no_cursor(rows: int, more: bool) -> None:  # noqa: FBT001  # a parameter of the test
+async def test_the_last_page_has_no_cursor(rows: int, more: bool) -> None:  # noqa: FBT001  # a parameter of the test
     """A next cursor is there exactly when there is a next row."""
     keys = [NewKey(uuid4(), uuid4(), f"hgo_{number}") for number in range(rows)]
-    page = page_of(Page[NewKeyJson], keys, 2, lambda key: key.id)
-    assert [row.id for row in page.data] == [key.id for key in keys[:2]]
-    assert page.next_cursor == (cursor_of(keys[1].id) if more else None)
+    response = await page_response(Page[NewKeyJson], Rows.of(keys, 2), lambda key: key.id)
+    page = json.loads(await response.get_data())
+    assert [row["id"] for row in page["data"]] == [str(key.id) for key in keys[:2]]
+    assert page["next_cursor"] == (cursor_of(keys[1].id) if more else None)
+
+
+@pytest.mark.parametrize(("size", "inline"), [(INLINE_BYTES, True), (INLINE_BYTES + 1, False)])
+async def test_a_large_page_is_made_off_the_loop(size: int, inline: bool) -> None:  # noqa: FBT001  # a parameter of the test
+    """Rows are read, and a page is written, in a thread when they are large together (S-H4)."""
+    threads: list[int] = []
+
+    def read(row: Row) -> NewKey:
+        threads.append(get_ident())
+        return NewKey(row["id"], row["id"], "hgo_x")
+
+    class Watched(NewKeyJson):  # type: ignore[explicit-any]  # pydantic's base has it
+        @model_serializer(mode="wrap")
+        def _watch(self, write: SerializerFunctionWrapHandler) -> dict[str, object]:
+            threads.append(get_ident())
+            found: dict[str, object] = write(self)
+            return found
+
+    page = await Rows.read([{"id": uuid4(), "found": 2, "bytes": size}], read)
+    response = await page_response(Page[Watched], page, lambda key: key.id)
+    body = json.loads(await response.get_data())
+    assert body["data"] == [
+        {"id": str(page.rows[0].id), "user_id": str(page.rows[0].id), "key": "hgo_x"}
+    ]
+    assert body["next_cursor"]
+    assert [it == get_ident() for it in threads] == [inline, inline]

@@ -6,6 +6,7 @@ not published by accident.
 
 from __future__ import annotations
 
+import operator
 from datetime import datetime
 from typing import Annotated, Generic, Literal, Self, TypeVar
 from uuid import UUID
@@ -192,6 +193,12 @@ class RunJson(Answer):
     created_at: Time
 
 
+class ListedRunJson(RunJson):
+    """A run in a list; its `input` is there if it was asked for (`include=input`)."""
+
+    input: Blocks = Field((), exclude_if=operator.not_)
+
+
 class ProblemJson(Answer):
     """An error (RFC 9457)."""
 
@@ -246,5 +253,5 @@ class MessagePage(Page[MessageJson]):
     """A page of messages, oldest first."""
 
 
-class RunPage(Page[RunJson]):
+class RunPage(Page[ListedRunJson]):
     """A page of runs, newest first."""

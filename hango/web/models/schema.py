@@ -23,7 +23,7 @@ _SUFFIX = re.compile(r"(?:Json|Body)\b")
 
 
 class _Generator(GenerateJsonSchema):
-    """Pydantic's generator, without titles that repeat names and without defaults of null."""
+    """Pydantic's generator, without titles that repeat names and defaults that say nothing."""
 
     def normalize_name(self, name: str) -> str:
         return super().normalize_name(_SUFFIX.sub("", name))
@@ -37,7 +37,7 @@ class _Generator(GenerateJsonSchema):
         return described
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        if schema.get("default") is None:
+        if schema.get("default") in (None, ()):
             return self.generate_inner(schema["schema"])
         return super().default_schema(schema)
 

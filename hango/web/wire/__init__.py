@@ -8,7 +8,7 @@ from hango.web.wire.headers import MAX_WAIT, read_idempotency_key, read_trace, r
 from hango.web.wire.pages import (
     DEFAULT_LIMIT,
     MAX_LIMIT,
-    page_of,
+    page_response,
     read_id_cursor,
     read_limit,
     read_seq_cursor,
@@ -20,7 +20,7 @@ __all__ = [
     "MAX_WAIT",
     "json_response",
     "no_content",
-    "page_of",
+    "page_response",
     "read_body",
     "read_empty_body",
     "read_id",

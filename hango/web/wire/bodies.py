@@ -50,7 +50,13 @@ def json_response(
     value: BaseModel, status: int = 200, headers: Mapping[str, str] = MappingProxyType({})
 ) -> Response:
     """Return *value* as a response of JSON."""
-    text = value.model_dump_json()
+    return text_response(value.model_dump_json(), status, headers)
+
+
+def text_response(
+    text: str, status: int = 200, headers: Mapping[str, str] = MappingProxyType({})
+) -> Response:
+    """Return *text*, which is JSON, as a response."""
     return Response(text, status, {**headers, **_NO_STORE}, content_type="application/json")
 
 

@@ -10,13 +10,17 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 from uuid import UUID
 
+import trio
 from pydantic import BaseModel
+from quart import Response
 
 from hango.errors import InvalidInput
+from hango.store.pages import INLINE_BYTES, Page
+from hango.web.wire.bodies import text_response
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
@@ -25,7 +29,6 @@ _ID_BYTES = 16
 _SEQ_BYTES = 8
 
 T = TypeVar("T")
-M = TypeVar("M", bound=BaseModel)
 
 
 def read_limit(query: Mapping[str, str]) -> int:
@@ -81,10 +84,20 @@ def cursor_of(key: UUID | int) -> str:
     return _encode(key.bytes if isinstance(key, UUID) else key.to_bytes(_SEQ_BYTES, signed=True))
 
 
-def page_of(page: type[M], rows: Sequence[T], limit: int, key: Callable[[T], UUID | int]) -> M:
-    """Return *page* with up to *limit* of *rows*; one row more than that means there is a next page."""
-    shown = rows[:limit]
-    more = len(rows) > limit
-    return page.model_validate(
-        {"data": shown, "next_cursor": cursor_of(key(shown[-1])) if more else None}
-    )
+async def page_response(
+    model: type[BaseModel], page: Page[T], key: Callable[[T], UUID | int]
+) -> Response:
+    """Return *page* as a response; a large one is built in a thread.
+
+    Args:
+        model: a subclass of `hango.web.models.responses.Page`.
+        page: of values that the model's rows are made from.
+        key: the id or seq of a row, which its cursor is made of.
+    """
+    cursor = cursor_of(key(page.rows[-1])) if page.more else None
+
+    def build() -> str:
+        return model.model_validate({"data": page.rows, "next_cursor": cursor}).model_dump_json()
+
+    text = await trio.to_thread.run_sync(build) if page.size > INLINE_BYTES else build()
+    return text_response(text)
