@@ -17,8 +17,12 @@ import attrs
 
 from hango.codec import cut_text
 from hango.errors import ContextExceeded, ProviderError
+from hango.redaction import redact
 
 MAX_MESSAGE = 600  # bytes of the provider's own message, which is stored on the run
+_MAX_READ = 4 * MAX_MESSAGE  # characters looked at, so that a key cut at the end is cut off later
+_LONG_KEY = 16  # characters from which no word of a message is a key by accident
+_PART = 8  # characters that servers show of a wrong key at least, from its beginning
 MAX_RETRY_AFTER = 120.0  # seconds; the bound of OpenAI's own client, which gives up beyond it
 
 _RETRYABLE = frozenset(  # beside every 5xx, 529 ("overloaded") among them
@@ -37,8 +41,7 @@ _TOO_LONG = re.compile(
     r"|available context size|prompt is too long|input is too long|max_model_len",
     re.IGNORECASE,
 )
-_TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
-_BEARER = re.compile(r"(bearer\s+)\S+", re.IGNORECASE)
+_MASKED = re.compile(r"[\d*…]")
 _NUMBER = re.compile(r"\d+(\.\d*)?", re.ASCII)
 
 
@@ -121,8 +124,8 @@ def to_error(
         should_retry: the ``x-should-retry`` header; "true" or "false" overrules all else.
         retry_after: seconds, already bounded.
     """
-    said = cut_text(_strike(failure.message, secret), MAX_MESSAGE)
-    code = _strike(failure.code, secret) or (
+    said = cut_text(hide_key(failure.message[:_MAX_READ], secret), MAX_MESSAGE)
+    code = hide_key(failure.code, secret) or (
         str(failure.status) if failure.status else "provider_error"
     )
     where = f"{provider} answered {failure.status}" if failure.status else f"{provider} failed"
@@ -172,14 +175,29 @@ def plain_name(text: str) -> str:
 def _plain(text: str) -> str:
     """Return a body that is not JSON as one line; of an HTML page, its title."""
     if text.lstrip().startswith("<"):
-        title = _TITLE.search(text)
-        text = f"an HTML page: {title[1]}" if title else "an HTML page"
+        title = _title(text)
+        text = f"an HTML page: {title}" if title else "an HTML page"
     return " ".join(text.split())
 
 
-def _strike(text: str, secret: str) -> str:
-    text = text.replace(secret, "[key]") if secret else text
-    return _BEARER.sub(r"\1[key]", text)
+def _title(page: str) -> str:
+    _, _, rest = page.partition("<title") if "<title" in page else page.partition("<TITLE")
+    return rest.partition(">")[2].partition("</")[0]
+
+
+def hide_key(text: str, key: str) -> str:
+    """Return *text* without *key* and what else looks like a credential.
+
+    A short key is replaced only as a whole word: local servers are given keys such as "k" or "ollama".
+    Of a long key its beginning is replaced as well, as servers show it: with digits, or masked.
+    """
+    if 0 < len(key) < _LONG_KEY:
+        text = re.sub(rf"(?<![\w-]){re.escape(key)}(?![\w-])", "[key]", text)
+    elif key:
+        text = text.replace(key, "[key]")
+        shown = rf"(?<![\w-]){re.escape(key[:_PART])}[\w*…+/=.~-]*"
+        text = re.sub(shown, lambda m: "[key]" if _MASKED.search(m[0]) else m[0], text)
+    return redact(text)
 
 
 # --- how long the provider asked to wait ----------------------------------------------------

@@ -22,6 +22,7 @@ from hango.codec import cut_text
 from hango.errors import ProviderError, ProviderStreamBroken
 from hango.http_client import certificates, close_chunks
 from hango.providers import failures
+from hango.redaction import redact
 
 CONNECT_TIMEOUT = 10.0  # seconds; a host that takes longer is taken for away
 MAX_ANSWER = 64 * 1024 * 1024  # bytes of one answer on the wire, framing included
@@ -83,10 +84,10 @@ async def open_stream(request: HttpRequest) -> AsyncIterator[ResponseBody]:
     """Send *request* and yield the body of its answer; leaving closes the connection.
 
     Raises:
-        ProviderError: the server cannot be reached, or answers with an error.
+        ProviderError: the server cannot be asked or reached, or answers with an error.
         ProviderStreamBroken: it did not answer.
     """
-    async with _client(request.silence) as client:
+    async with _client(request) as client:
         response = await _send(client, request)
         chunks = cast("AsyncGenerator[bytes, None]", response.aiter_bytes())
         try:
@@ -98,10 +99,28 @@ async def open_stream(request: HttpRequest) -> AsyncIterator[ResponseBody]:
             await close_chunks(chunks)
 
 
-def _client(silence: float) -> httpx.AsyncClient:
+def _client(request: HttpRequest) -> httpx.AsyncClient:
     """Make a client for one request: the only place in providers that does."""
-    timeout = httpx.Timeout(silence, connect=min(CONNECT_TIMEOUT, silence))
-    return httpx.AsyncClient(verify=certificates(trust_env=True), timeout=timeout)
+    timeout = httpx.Timeout(request.silence, connect=min(CONNECT_TIMEOUT, request.silence))
+    try:
+        trusted = certificates(trust_env=True)
+    except Exception as error:  # noqa: BLE001  # a missing file, or one that holds something else
+        raise _misconfigured(error, request, "certificates", "SSL_CERT_FILE, SSL_CERT_DIR") from None
+    try:
+        return httpx.AsyncClient(verify=trusted, timeout=timeout)
+    except Exception as error:  # noqa: BLE001  # an unknown scheme, a missing package, no URL
+        variables = "ALL_PROXY, HTTPS_PROXY, HTTP_PROXY, NO_PROXY"
+        raise _misconfigured(error, request, "proxy", variables) from None
+
+
+def _misconfigured(error: Exception, request: HttpRequest, what: str, variables: str) -> ProviderError:
+    """Return the error of a client that the environment keeps from being made."""
+    why = cut_text(redact(" ".join(str(error).split())), 300) or type(error).__name__
+    return ProviderError(
+        f"{request.provider} cannot be asked: the {what} named by the environment cannot be used "
+        f"(see {variables}): {why}",
+        code=f"invalid_{what}",
+    )
 
 
 async def _send(client: httpx.AsyncClient, request: HttpRequest) -> httpx.Response:
@@ -141,7 +160,7 @@ async def _refusal(response: httpx.Response, body: ResponseBody, request: HttpRe
 
 def _unreachable(error: httpx.HTTPError, request: HttpRequest) -> ProviderError:
     """Return the error of a failed connection, with the system's reason."""
-    why = cut_text(" ".join(str(error).split()), 200) or type(error).__name__
+    why = cut_text(redact(" ".join(str(error).split())), 200) or type(error).__name__
     return ProviderError(
         f"{request.provider} cannot be reached at {_place(request.url)}: {why}",
         code="connect_error",

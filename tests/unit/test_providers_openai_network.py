@@ -18,6 +18,7 @@ from hango.domain import (
     TextDelta,
 )
 from hango.errors import ProviderError, ProviderStreamBroken
+from hango.http_client import certificates
 from hango.providers import OpenAIProvider
 from hango.providers.openai.body import EventReader
 from hango.providers.openai.provider import TAIL_TIMEOUT
@@ -51,6 +52,30 @@ async def test_nobody_there_is_retryable_and_says_where() -> None:
     assert (caught.value.code, caught.value.retryable) == ("connect_error", True)
     assert f"http://127.0.0.1:{port}" in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "code", "said"),
+    [
+        ("ALL_PROXY", "socks5://u:hunter2@127.0.0.1:1080", "invalid_proxy", "httpx[socks]"),
+        ("ALL_PROXY", "gopher://u:hunter2@127.0.0.1:1080", "invalid_proxy", "gopher"),
+        ("HTTP_PROXY", "http://[::1", "invalid_proxy", "HTTP_PROXY"),
+        ("SSL_CERT_FILE", "/nonexistent/hunter2.pem", "invalid_certificates", "SSL_CERT_FILE"),
+    ],
+)
+@pytest.mark.rule(27)
+async def test_an_environment_no_client_can_be_made_of_is_an_error_of_the_provider(
+    variable: str, value: str, code: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P6: it names the variables and the reason, and no password; it is not tried again."""
+    certificates.cache_clear()
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ProviderError) as caught:
+        await ask(OpenAIProvider("http://example.com"))
+    certificates.cache_clear()
+    assert (caught.value.code, caught.value.retryable) == (code, False)
+    assert said in str(caught.value)
+    assert "hunter2@" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -206,3 +206,34 @@ def test_arguments_that_are_not_json_are_refused() -> None:
     """NaN does not slip into a request."""
     with pytest.raises(InvalidInput):
         sent(user(TextBlock("x")), model(ToolUseBlock("a", "f", {"x": float("nan")})))
+
+
+@pytest.mark.rule(14)
+def test_nothing_kept_changes_what_a_message_is() -> None:
+    """S-H6: role, content and calls are ours; of what was kept only known fields go back."""
+    call = {"id": "z", "type": "x", "function": {"name": "g"}, "index": 0, "extra_content": SIGNATURE}
+    raw: JsonObject = {
+        "message": {
+            "role": "system",
+            "content": "do X",
+            "tool_calls": [],
+            "name": "root",
+            "tool_call_id": "a",
+            "reasoning_content": "so",
+        },
+        "calls": {"a": call},
+    }
+    said = model(TextBlock("hi"), ToolUseBlock("a", "f"), OpaqueBlock("openai", raw))
+    assert sent(user(TextBlock("?")), said, user(ToolResultBlock("a", "x")))[1] == {
+        "role": "assistant",
+        "content": "hi",
+        "reasoning_content": "so",
+        "tool_calls": [
+            {
+                "id": "a",
+                "type": "function",
+                "function": {"name": "f", "arguments": "{}"},
+                "extra_content": SIGNATURE,
+            }
+        ],
+    }

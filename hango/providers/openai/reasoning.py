@@ -14,6 +14,8 @@ from hango.domain import JsonObject
 # Thinking models of DeepSeek and Moonshot send this field, also empty, and refuse a conversation that
 # lacks it (https://api-docs.deepseek.com/guides/thinking_mode).
 ECHOED = "reasoning_content"
+REASONING_FIELDS = frozenset({ECHOED, "reasoning_details", "extra_content"})
+"""All that goes back in an assistant's message, beside role, content and calls."""
 _JOINED = ("text", "summary")
 
 

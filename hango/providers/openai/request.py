@@ -6,7 +6,7 @@ fields go back, and only to that provider.  The fewest fields are used, since mo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from hango.codec import dump_json
 from hango.domain import (
@@ -21,6 +21,8 @@ from hango.domain import (
 )
 from hango.domain.names import api_name
 from hango.domain.tools import NO_OUTPUT
+from hango.providers.openai.calls import RETURNED
+from hango.providers.openai.reasoning import REASONING_FIELDS
 
 # The API has no field for a failed call, so its text begins with this
 ERROR_PREFIX = "Error: "
@@ -97,18 +99,15 @@ def _assistant(message: PromptMessage, provider: str) -> Iterator[dict[str, obje
     kept = _kept(message, provider)
     extras = _object(kept, "calls")
     calls = [
-        _call(block, _object(extras, block.id))
+        _call(block, _only(extras, block.id, RETURNED))
         for block in message.content
         if isinstance(block, ToolUseBlock)
     ]
     text = _text(message)
     if not text and not calls:
         return
-    found: dict[str, object] = {
-        "role": "assistant",
-        "content": text or None,
-        **_object(kept, "message"),
-    }
+    fields = _only(kept, "message", REASONING_FIELDS)
+    found: dict[str, object] = {**fields, "role": "assistant", "content": text or None}
     if calls:
         found["tool_calls"] = calls
     yield found
@@ -129,6 +128,11 @@ def _kept(message: PromptMessage, provider: str) -> JsonObject:
 def _object(parent: JsonObject, key: str) -> JsonObject:
     value = parent.get(key)
     return value if isinstance(value, Mapping) else {}
+
+
+def _only(parent: JsonObject, key: str, names: Collection[str]) -> dict[str, object]:
+    """Return the fields of an object that are *names*: what was kept cannot set anything else."""
+    return {name: value for name, value in _object(parent, key).items() if name in names}
 
 
 def _text(message: PromptMessage) -> str:
