@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from hango.db.pool import Pool
+from hango.testing.plugin import make_seeded_tenant
 
-from support.crashes import Stage
-from support.forks import Forks
-from support.world import make_seeded_tenant
+from support.crash_runs import Stage
+from support.fork_server import Forks
 
 _COVERED = pytest.StashKey[list[str]]()
 

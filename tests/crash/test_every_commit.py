@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from support.commits import SIDES, Side
-from support.crashes import (
+from support.crash_runs import (
     Crashed,
     Outcome,
     Scene,
@@ -16,9 +16,9 @@ from support.crashes import (
     told_unknown,
     unsafe,
 )
-from support.lives import Cut, commits
-from support.mortal import DIED
-from support.scenarios import SCENARIOS, Scenario
+from support.crash_scenarios import SCENARIOS, Scenario
+from support.crashing_process import Cut, commits
+from support.crashing_tools import DIED
 
 
 @pytest.mark.rule(3)

@@ -14,11 +14,11 @@ from hango.telemetry import names
 
 from support.commits import stand_in
 from support.counters import counted
-from support.crashes import Outcome, Scene, Stage, repeated
-from support.lives import commits
-from support.mortal import BEATING, Body
-from support.scenarios import SCENARIOS, Scenario
-from support.twice import Lost, Twice
+from support.crash_runs import Outcome, Scene, Stage, repeated
+from support.crash_scenarios import SCENARIOS, Scenario
+from support.crashing_process import commits
+from support.crashing_tools import BEATING, Body
+from support.repeated_writes import Lost, Twice
 from support.workers import Worker, until, working
 
 # What failed is tried again soon, as far as its executor tries it again at all.

@@ -10,14 +10,14 @@ import pytest
 from hango.db.notifications import CHANNEL, Notification
 from hango.db.queries import Row
 from hango.domain import RunState, ToolResultBlock, new_id
+from hango.testing.plugin import SeededTenant, sql
 
-from support.crashes import Stage, repeated, unsafe
-from support.lives import Cut, Life, commits, rejected
-from support.mortal import Body, Fate
-from support.scenarios import Scenario
-from support.shop import TOLD
+from support.crash_runs import Stage, repeated, unsafe
+from support.crash_scenarios import Scenario
+from support.crashing_process import Cut, Life, commits, rejected
+from support.crashing_tools import Body, Fate
+from support.recording_tools import TOLD
 from support.workers import SETTINGS, until, working
-from support.world import SeededTenant, sql
 
 pytestmark = [pytest.mark.rule(3), pytest.mark.rule(9)]
 

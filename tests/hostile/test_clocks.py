@@ -11,9 +11,9 @@ import pytest
 import hango
 from hango.domain import Role, TextBlock
 from hango.testing import FakeProvider, text
+from hango.testing.plugin import SeededTenant, sql
 
 from support.workers import until, working
-from support.world import SeededTenant, sql
 
 ROOMS = ("store", "actors", "agent", "web")
 # A conversation in memory says when its messages were made, as rows do; nothing is decided by it.

@@ -22,9 +22,9 @@ from hostile.fuzz_client import Client
 
 from hango.db.pool import Pool
 from hango.domain import Role, User
+from hango.testing.plugin import SeededTenant, make_seeded_tenant
 
 from support.processes import Running, started
-from support.world import SeededTenant, make_seeded_tenant
 
 COUNT = int(os.environ.get("HANGO_TEST_FUZZ", "10000"))
 SEED = int(os.environ.get("HANGO_TEST_FUZZ_SEED", "1"))

@@ -20,10 +20,10 @@ from hango.domain import (
 )
 from hango.safe_errors import MAX_MESSAGE
 from hango.testing import Answer, FakeProvider, answer, call, text
+from hango.testing.plugin import SeededTenant, sql
 from hango.tools import tool
 
 from support.workers import SETTINGS, until, working
-from support.world import SeededTenant, sql
 
 pytestmark = pytest.mark.rule(20)
 

@@ -18,11 +18,11 @@ from hostile.returning import RETURNING
 from hango.db.pool import Pool
 from hango.domain import Block, Run, RunState, ToolResultBlock
 from hango.safe_errors import MAX_MESSAGE
+from hango.testing.plugin import SeededTenant, make_seeded_tenant, sql
 
 from support.processes import Running, started
 from support.processes import until as patiently
 from support.workers import until
-from support.world import SeededTenant, make_seeded_tenant, sql
 
 pytestmark = [pytest.mark.rule(18), pytest.mark.rule(19)]
 

@@ -31,7 +31,7 @@ from hango.testing import MemoryLedger
 from hango.tools import Registry
 from hango.tools.builtin import make_get_time
 
-from support.memory_transcript import MemoryTranscript
+from support.checked_transcript import MemoryTranscript
 
 NOON = datetime(2026, 7, 1, 3, 0, tzinfo=UTC)
 ASKED = "What time is it in Tokyo and Berlin?"

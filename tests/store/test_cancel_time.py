@@ -7,9 +7,7 @@ from datetime import timedelta
 import pytest
 
 from hango.testing.clock import EPOCH
-from hango.testing.plugin import LeaseClock
-
-from support.world import SeededTenant
+from hango.testing.plugin import LeaseClock, SeededTenant
 
 
 @pytest.mark.rule(11)

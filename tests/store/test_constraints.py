@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hango.db.pool import Pool
-
-from support.world import SeededTenant, make_seeded_tenant, sql
+from hango.testing.plugin import SeededTenant, make_seeded_tenant, sql
 
 CALL = (
     "insert into tool_effects (run_id, turn, ordinal, call_id, tool, effects, state, result, begin_id)"

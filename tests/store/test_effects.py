@@ -14,9 +14,9 @@ from hango.db.queries import Query, Row
 from hango.domain import EarlierCall, Effects, Ledger, Result, TurnEnd, Usage, new_id
 from hango.errors import StateConflict
 from hango.store.claims import Claim
+from hango.testing.plugin import SeededTenant, sql
 
-from support.locks import row_held, until_waiting
-from support.turn_one import (
+from support.fenced_writes import (
     LostAnswers,
     claimed_in_turn_one,
     context,
@@ -25,7 +25,7 @@ from support.turn_one import (
     plainly,
     results,
 )
-from support.world import SeededTenant, sql
+from support.locks import row_held, until_waiting
 
 pytestmark = pytest.mark.rule(9)
 

@@ -12,10 +12,10 @@ from hango.domain import Interrupted, NewMessage, ToolResultBlock, TurnEnd, Usag
 from hango.errors import StateConflict
 from hango.store.claims import Claim
 from hango.telemetry import names
+from hango.testing.plugin import SeededTenant, sql
 
 from support.counters import counted
-from support.locks import row_held, until_waiting
-from support.turn_one import (
+from support.fenced_writes import (
     LostAnswers,
     Write,
     append,
@@ -32,7 +32,7 @@ from support.turn_one import (
     results,
     settle,
 )
-from support.world import SeededTenant, sql
+from support.locks import row_held, until_waiting
 
 # All an executor can write; those that store messages lock their session before their run.
 WRITES = pytest.mark.parametrize("write", [append, end_turn, settle, release, begin, finish])

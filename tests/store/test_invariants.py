@@ -18,10 +18,10 @@ from hango.db.queries import QUERIES
 from hango.domain import Effects, Limits, Role, Run, RunState, StopReason, TextBlock, UserStatus
 from hango.store.invariants import CHECKS, Violation, check
 from hango.testing import FakeProvider, answer, broken, call, failing, hanging, text
+from hango.testing.plugin import SeededTenant, make_seeded_tenant, sql
 from hango.tools import tool
 
 from support.workers import Gate, until, working
-from support.world import SeededTenant, make_seeded_tenant, sql
 
 pytestmark = pytest.mark.rule(26)
 

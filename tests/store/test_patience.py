@@ -7,9 +7,7 @@ import trio
 
 from hango.errors import StoreUnavailable
 from hango.store.fence import Fence
-from hango.testing.plugin import LeaseClock
-
-from support.world import SeededTenant
+from hango.testing.plugin import LeaseClock, SeededTenant
 
 
 @pytest.mark.rule(4)

@@ -11,8 +11,7 @@ import pytest
 from hango.db.connections import Connection
 from hango.db.queries import QUERIES
 from hango.domain import JsonObject, new_id
-
-from support.world import SeededTenant, sql
+from hango.testing.plugin import SeededTenant, sql
 
 # Ended runs of 20 tenants beside the one that asks; a few failed, as in real life.
 _OTHERS = """

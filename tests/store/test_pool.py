@@ -12,8 +12,7 @@ from hango.db.connections import Connection
 from hango.db.pool import Pool, open_pool
 from hango.db.queries import QUERIES, Query
 from hango.errors import StoreUnavailable
-
-from support.world import make_seeded_tenant, sql
+from hango.testing.plugin import make_seeded_tenant, sql
 
 SLEEP = Query("sleep", "select pg_sleep(60)", ())
 ONE = Query("one", "select 1 as one", ())

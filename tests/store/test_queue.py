@@ -25,10 +25,10 @@ from hango.errors import StoreUnavailable
 from hango.store.claims import Claim
 from hango.store.queue import RunQueue
 from hango.telemetry import names
+from hango.testing.plugin import SeededTenant, make_seeded_tenant, sql
 
 from support.counters import counted
 from support.locks import row_held, uncommitted, until_waiting
-from support.world import SeededTenant, make_seeded_tenant, sql
 
 DOUBLED = [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]  # seconds
 

@@ -20,12 +20,11 @@ from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from hango.testing.plugin import LeaseClock
+from hango.testing.plugin import LeaseClock, SeededTenant
 
 from support.run_model.choices import EVENTS, KINDS, OPERATIONS, chosen, operation, overtaking
 from support.run_model.operations import SESSIONS, Drift
-from support.run_model.trial import Gate, Trial
-from support.world import SeededTenant
+from support.run_model.side_by_side import Gate, Trial
 
 COUNT = os.environ.get("HANGO_TEST_RUN_MODEL")
 

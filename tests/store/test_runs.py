@@ -11,9 +11,9 @@ import trio
 from hango.db.pool import Pool, open_pool
 from hango.domain import Role, Run, RunState, Session, TextBlock, new_id
 from hango.errors import NotFound, SessionBusy, SessionQueueFull
+from hango.testing.plugin import SeededTenant, make_seeded_tenant, sql
 
 from support.locks import row_held, until_waiting
-from support.world import SeededTenant, make_seeded_tenant, sql
 
 
 async def count_runs(world: SeededTenant) -> int:

@@ -15,13 +15,13 @@ from hango.domain import Role, Session, User, new_id
 from hango.store import Stores
 from hango.store.accounts import Accounts
 from hango.store.queue import RunQueue
+from hango.testing.plugin import SeededTenant, make_seeded_tenant, sql
 from hango.testing.serving import Server, running_server
 from hango.web.app import WebSettings
 from hango.web.connection_limits import ConnectionLimits
 from hango.web.models.requests import Registered
 
-from support.contract import keeps_its_promise
-from support.world import SeededTenant, make_seeded_tenant, sql
+from support.openapi_contract import keeps_its_promise
 
 __all__ = ["Server"]
 

@@ -1,6 +1,6 @@
 """A plug-in whose tools hold the event loop or the interpreter.
 
-The prompt is the script, as in `support.durable_plugin`.
+The prompt is the script, as in `support.journal_plugin`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from hango import Effects, Plugins, tool
 from hango.testing import FakeProvider
 
-from support.durable_plugin import asked, said
+from support.journal_plugin import asked, said
 
 _BACKTRACKS = re.compile(r"(a+)+$")
 

@@ -12,8 +12,7 @@ import trio_asyncio
 
 from hango.db.pool import Pool
 from hango.db.queries import Row
-
-from support.world import sql
+from hango.testing.plugin import sql
 
 _WAITING = """
 select count(*) as waiting

@@ -35,7 +35,7 @@ from hango.domain import (
 )
 from hango.testing import Answer, FakeProvider, MemoryLedger, answer
 
-from support.memory_transcript import MemoryTranscript
+from support.checked_transcript import MemoryTranscript
 
 Body = Callable[[ToolUseBlock, ToolContext], Awaitable[Result]]
 T = TypeVar("T")

@@ -29,10 +29,10 @@ import trio_asyncio
 from hango.db.connections import Connection
 from hango.db.pool import Pool
 from hango.errors import StoreUnavailable
+from hango.testing.plugin import sql
 
 from support.locks import uncommitted, until_waiting
-from support.own_server import Server
-from support.world import sql
+from support.private_postgres import Server
 
 _PATIENCE = 20.0  # seconds
 _PAUSE = 0.01  # seconds between two looks at another process

@@ -25,11 +25,10 @@ from hango.domain import Block, Effects, ProviderRequest, RunEvent, TextBlock, n
 from hango.errors import StoreUnavailable
 from hango.testing import text
 from hango.testing.clock import EPOCH, settle
+from hango.testing.plugin import SeededTenant
 from hango.testing.seeded_tenant import until
 from hango.testing.workers import NONE, Worker, registry_of, running_worker
 from hango.tools import Tool, tool
-
-from support.world import SeededTenant
 
 __all__ = ["Worker", "registry_of", "until"]
 

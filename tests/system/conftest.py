@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from hango.db.pool import Pool
+from hango.testing.plugin import make_seeded_tenant
 
 from support.api import Api, serving
-from support.fleet import Fleet
-from support.world import make_seeded_tenant
+from support.worker_processes import Fleet
 
 
 @pytest.fixture

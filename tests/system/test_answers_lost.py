@@ -12,9 +12,9 @@ from hango.db.queries import Query, Row
 from hango.domain import RunState
 from hango.errors import StoreUnavailable
 from hango.testing import FakeProvider, call, text
+from hango.testing.plugin import SeededTenant, sql
 
 from support.workers import Gate, working
-from support.world import SeededTenant, sql
 
 
 class LostAnswer:

@@ -10,10 +10,10 @@ import trio
 
 from hango.domain import Role, User, UserStatus
 from hango.store.accounts import Accounts
+from hango.testing.plugin import sql
 
 from support.api import Api, is_problem
 from support.locks import row_held, until_waiting
-from support.world import sql
 
 
 async def second_owner(api: Api) -> User:

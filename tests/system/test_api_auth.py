@@ -8,9 +8,9 @@ import pytest
 
 from hango.domain import Role
 from hango.telemetry.logs import TextLines
+from hango.testing.plugin import sql
 
 from support.api import Api, is_problem
-from support.world import sql
 
 NO_KEYS = [
     None,

@@ -19,7 +19,7 @@ from hango.web.openapi import TAGS
 from hango.web.openapi.document import schemas_of
 
 from support.api import SETTINGS, Api
-from support.contract import DOCUMENT
+from support.openapi_contract import DOCUMENT
 
 SCHEMAS = schemas_of(ROUTES)
 

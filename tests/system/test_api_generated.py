@@ -9,11 +9,11 @@ import trio
 
 from hango.domain import Role
 from hango.providers import DemoProvider
+from hango.testing.plugin import sql
 from hango.web.app import ROUTES
 
 from support.api import Api
 from support.workers import working
-from support.world import sql
 
 # What a schema cannot say (which tools are registered, what a cursor holds, that a key is new) is
 # refused although it fits: that check would say so each time.

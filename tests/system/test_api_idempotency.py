@@ -9,10 +9,10 @@ import trio
 
 from hango.db.pool import open_pool
 from hango.domain import Role, Session, new_id
+from hango.testing.plugin import SeededTenant
 
 from support.api import Api, is_problem, running
 from support.locks import row_held, until_waiting
-from support.world import SeededTenant
 
 CUT_WHO_WAITS = """
 select pg_terminate_backend(pid) from pg_stat_activity

@@ -15,12 +15,13 @@ import pytest
 
 from hango.domain import JsonObject, Role, TextBlock, User, new_id
 from hango.store.accounts import Accounts
+from hango.testing.plugin import SeededTenant, sql
+from hango.testing.seeded_tenant import scope_of
 from hango.web import problem
 from hango.web.app import ROUTES
 from hango.web.route import Route
 
 from support.api import Api
-from support.world import SeededTenant, scope_of, sql
 
 # what each change leaves in the trail, and of what kind its target is
 ACTIONS = {

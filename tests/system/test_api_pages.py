@@ -10,11 +10,11 @@ import pytest
 
 from hango.domain import Role, TextBlock, new_id
 from hango.store.agents import Agents, NewAgent
+from hango.testing.plugin import SeededTenant, sql
 from hango.web.app import ROUTES
 from hango.web.route import Route
 
 from support.api import Api
-from support.world import SeededTenant, sql
 
 COUNT = 7
 

@@ -10,9 +10,9 @@ import pytest
 import trio
 
 from hango.domain import Role, Session
+from hango.testing.plugin import sql
 
 from support.api import Api, is_problem
-from support.world import sql
 
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 

@@ -13,11 +13,11 @@ import trio
 from hango.db.pool import Pool, open_pool
 from hango.domain import Role, Run
 from hango.providers import DemoProvider
+from hango.testing.plugin import sql
 from hango.web import run_waiter
 
 from support.api import Api, is_problem, serving
 from support.workers import away, cut, working
-from support.world import sql
 
 NEVER = 1e6  # seconds; what cannot be the reason that something happens
 _LISTENING = """

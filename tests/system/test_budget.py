@@ -14,9 +14,9 @@ from hango.db.pool import Pool, Work
 from hango.db.queries import Query, Row
 from hango.domain import Block, RunState
 from hango.testing import FakeProvider, call, text
+from hango.testing.plugin import SeededTenant
 
 from support.workers import Gate, until, working
-from support.world import SeededTenant
 
 T = TypeVar("T")
 TOOL_TURNS = 4

@@ -13,8 +13,8 @@ from hango.testing import FakeProvider
 from hango.testing.clock import settle
 
 from support.api import Api
-from support.durable_plugin import asked, said
-from support.why import Phase, Stops
+from support.journal_plugin import asked, said
+from support.outcome_matrix import Phase, Stops
 from support.workers import until, working
 
 pytestmark = pytest.mark.rule(11)

@@ -11,11 +11,11 @@ import pytest
 from hango.db import migrations
 from hango.db.pool import open_pool
 from hango.store.accounts import Accounts
+from hango.testing.plugin import sql
 
 from support.embedded import temporary_folder
 from support.locks import until_waiting
 from support.processes import hango, started
-from support.world import sql
 
 HIDDEN_URL = "postgresql://user:hunter2@localhost:1/hango"
 

@@ -13,11 +13,11 @@ import trio
 
 from hango.db.pool import open_pool
 from hango.domain import RunState
+from hango.testing.plugin import make_seeded_tenant, sql
 
 from support.embedded import temporary_folder
 from support.llm_server import delta, error_reply, finish, serve_llm, sse, stream_reply
 from support.processes import COMMAND, environment, hango, started, until
-from support.world import make_seeded_tenant, sql
 
 PROMPT = "What time is it in Tokyo and in Berlin?"
 

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from hango.db.pool import Pool
+from hango.testing.plugin import make_seeded_tenant, sql
 
 from support.embedded import temporary_folder
 from support.processes import hango
-from support.world import make_seeded_tenant, sql
 
 pytestmark = pytest.mark.rule(26)
 

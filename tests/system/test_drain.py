@@ -14,6 +14,7 @@ from hango.domain import (
     RunState,
 )
 from hango.testing import FakeProvider, call, hanging, text
+from hango.testing.plugin import SeededTenant, make_seeded_tenant, sql
 
 from support.locks import row_held, until_waiting
 from support.workers import (
@@ -29,7 +30,6 @@ from support.workers import (
     until,
     working,
 )
-from support.world import SeededTenant, make_seeded_tenant, sql
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from itertools import pairwise
 import pytest
 
 from hango.domain import Run, RunState, ToolResultBlock
+from hango.testing.plugin import SeededTenant, sql
 
-from support.fleet import Fleet
-from support.world import SeededTenant, sql
+from support.worker_processes import Fleet
 
 pytestmark = pytest.mark.rule(8)
 

@@ -17,11 +17,21 @@ from hango.db.queries import Query, Row
 from hango.domain import Effects, RunState, ToolContext
 from hango.errors import StoreUnavailable
 from hango.testing import FakeProvider, answer, call, text
+from hango.testing.plugin import SeededTenant, make_seeded_tenant
 from hango.tools import tool
 
-from support.shop import PATIENT, TOLD, Shop, Street, asks, driven_again, interrupted, recorded, told
+from support.recording_tools import (
+    PATIENT,
+    TOLD,
+    Shop,
+    Street,
+    asks,
+    driven_again,
+    interrupted,
+    recorded,
+    told,
+)
 from support.workers import SETTINGS, TICKING, away, mock_now, until, working
-from support.world import SeededTenant, make_seeded_tenant
 
 pytestmark = pytest.mark.rule(9)
 

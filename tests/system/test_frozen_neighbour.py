@@ -14,12 +14,11 @@ import trio
 from hango.db.pool import Pool
 from hango.domain import Block, ProviderRequest, Run, RunState, ToolResultBlock
 from hango.testing import Answer, FakeProvider, call, text, waiting
-from hango.testing.plugin import LeaseClock
+from hango.testing.plugin import LeaseClock, SeededTenant, sql
 from hango.testing.workers import own_pool
 
 from support.locks import row_held, until_waiting
 from support.workers import TICKING, Gate, prompt, working
-from support.world import SeededTenant, sql
 
 RUNS = 64
 TWO_LEASES = int(2 * TICKING.lease_ttl)  # seconds

@@ -15,10 +15,9 @@ from hango.store.claims import Claim
 from hango.store.queue import RunQueue
 from hango.testing import FakeProvider
 from hango.testing.clock import EPOCH
-from hango.testing.plugin import LeaseClock
+from hango.testing.plugin import LeaseClock, SeededTenant, sql
 
 from support.workers import TICKING, echo, prompt, working
-from support.world import SeededTenant, sql
 
 TELLS = 300
 IDLE = 10.0  # seconds of the clock

@@ -22,12 +22,12 @@ from hango.store.claims import Claim
 from hango.store.queue import Renewal
 from hango.telemetry import names
 from hango.testing import FakeProvider, call, text
+from hango.testing.plugin import SeededTenant, sql
 
 from support.counters import counted
 from support.locks import row_held, until_waiting
-from support.stage import stage, workshop
+from support.session_bench import stage, workshop
 from support.workers import Gate
-from support.world import SeededTenant, sql
 
 
 async def steal(world: SeededTenant, run: Run) -> None:

@@ -12,6 +12,7 @@ from hango.domain import (
     RunState,
 )
 from hango.testing import FakeProvider, call, text, waiting
+from hango.testing.plugin import SeededTenant, make_seeded_tenant, sql
 
 from support.workers import (
     SETTINGS,
@@ -29,7 +30,6 @@ from support.workers import (
     until,
     working,
 )
-from support.world import SeededTenant, make_seeded_tenant, sql
 
 
 @pytest.fixture

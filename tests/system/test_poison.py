@@ -20,8 +20,8 @@ from hango.testing.plugin import LeaseClock, SeededTenant
 from hango.testing.workers import Worker
 from hango.tools import Tool, tool
 
-from support.durable_plugin import asked, said
-from support.fleet import Fleet
+from support.journal_plugin import asked, said
+from support.worker_processes import Fleet
 from support.workers import TICKING
 
 _LINGERS = 1.0  # seconds from the call to the death of the process

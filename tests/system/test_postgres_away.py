@@ -19,16 +19,16 @@ from hango.db.pool import Pool, open_pool
 from hango.domain import Run, RunState
 from hango.store.invariants import check
 from hango.testing.databases import template_database, temporary_database
+from hango.testing.plugin import SeededTenant, make_seeded_tenant
 from hango.testing.workers import own_pool
 
 from support import outages
 from support.outages import Outage
-from support.own_server import Server, running_server
+from support.private_postgres import Server, running_server
 from support.processes import Running, started
 from support.workers import until
-from support.world import SeededTenant, make_seeded_tenant
 
-# Where the runs are when it begins, by their prompts; see `support.away_plugin`.
+# Where the runs are when it begins, by their prompts; see `support.outage_plugin`.
 MEANWHILE = (
     "during pay",  # the model talks, and asks for a tool meanwhile
     "pays pay",  # a tool is at work, and done meanwhile
@@ -183,7 +183,7 @@ async def staged(server: Server, database: str, journal: Path, lease: float) -> 
     settings = {
         "HANGO_DATABASE_URL": database,
         "HANGO_DB_POOL_SIZE": "3",
-        "HANGO_PLUGINS": "support.away_plugin",
+        "HANGO_PLUGINS": "support.outage_plugin",
         "HANGO_RUN_LEASE_TTL": f"{lease}s",
         "HANGO_RUN_HEARTBEAT_INTERVAL": "300ms",
         "HANGO_RUN_RECLAIM_INTERVAL": "500ms",

@@ -13,10 +13,10 @@ import trio
 
 from hango.db.pool import open_pool
 from hango.domain import Role, Run, RunState
+from hango.testing.plugin import SeededTenant, make_seeded_tenant, sql
 
 from support.llm_server import LlmServer, Reply, delta, finish, serve_llm, sse, stream_reply
 from support.processes import Running, data_folder, environment, hango, started, until
-from support.world import SeededTenant, make_seeded_tenant, sql
 
 CALL = {
     "index": 0,

@@ -25,6 +25,7 @@ from hango.domain import (
 from hango.store.claims import Claim
 from hango.telemetry import names
 from hango.testing import Answer, FakeProvider, answer, call, text
+from hango.testing.plugin import SeededTenant
 from hango.tools import builtin_tools, tool
 
 from support.api import Api
@@ -32,7 +33,6 @@ from support.counters import counted
 from support.locks import row_held, until_waiting
 from support.web_server import ok, serve
 from support.workers import SETTINGS, Gate, until, working
-from support.world import SeededTenant
 
 
 @tool(effects=Effects.READ_ONLY)

@@ -28,11 +28,11 @@ from hango.errors import StateConflict, StoreUnavailable
 from hango.store.claims import Claim
 from hango.telemetry.logs import TextLines
 from hango.testing import FakeProvider, call, hanging, text
+from hango.testing.plugin import SeededTenant, make_seeded_tenant, sql
 from hango.testing.scripts import USAGE
 
-from support.stage import stage, workshop
+from support.session_bench import stage, workshop
 from support.workers import TICKING, Gate, Time, mock_now, until, working
-from support.world import SeededTenant, make_seeded_tenant, sql
 
 
 @pytest.fixture

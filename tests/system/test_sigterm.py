@@ -13,10 +13,10 @@ from hango.db.migrations import _LOCK
 from hango.domain import Run, RunState
 from hango.store.invariants import check
 
-from support.durable_plugin import TOOLS, model
-from support.fleet import Fleet
+from support.journal_plugin import TOOLS, model
 from support.locks import row_held, uncommitted, until_waiting
 from support.processes import Running
+from support.worker_processes import Fleet
 from support.workers import until, working
 
 KILLED, DRAINED, AT_ONCE = -signal.SIGTERM, 0, 128 + signal.SIGTERM
@@ -31,7 +31,7 @@ class Moment:
     """When the signal comes, and what the process makes of it.
 
     Attributes:
-        script: of the run, as `support.durable_plugin` reads it; the rest of the prompt.
+        script: of the run, as `support.journal_plugin` reads it; the rest of the prompt.
         code: the exit code.
         left: the run's state once the process has ended, and how many of its turns are finished.
         again: what is done again by a peer, because it was in its middle.

@@ -23,6 +23,7 @@ from hango.domain import (
 )
 from hango.telemetry import names
 from hango.testing import Answer, FakeProvider, call, failing, hanging, text, waiting
+from hango.testing.plugin import SeededTenant, make_seeded_tenant, sql
 from hango.tools import tool
 
 from support.counters import counted
@@ -40,7 +41,6 @@ from support.workers import (
     until,
     working,
 )
-from support.world import SeededTenant, make_seeded_tenant, sql
 
 
 def soloist(overlaps: list[int]) -> FakeProvider:

@@ -7,9 +7,9 @@ import trio
 
 from hango.db.pool import open_pool
 from hango.domain import ErrorCode, RunState
+from hango.testing.plugin import make_seeded_tenant
 
 from support.processes import started
-from support.world import make_seeded_tenant
 
 PLUGIN = "support.freezing_plugin"
 SETTINGS = {

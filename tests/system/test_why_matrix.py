@@ -15,8 +15,8 @@ from hango.testing import FakeProvider
 from hango.testing.plugin import LeaseClock, SeededTenant, sql
 from hango.testing.workers import Worker
 
-from support.durable_plugin import asked, said
-from support.why import EXECUTED, End, Phase, Row, Stops, Why, table
+from support.journal_plugin import asked, said
+from support.outcome_matrix import EXECUTED, End, Phase, Row, Stops, Why, table
 from support.workers import NEVER, SETTINGS, TICKING, until
 
 _DEADLINE = 60.0  # seconds an execution may take: less than a lease that nobody renews

@@ -31,7 +31,7 @@ from hango.domain import (
     UsageUpdate,
 )
 
-from support.streams import END, accumulate, call, collect, text
+from support.provider_events import END, accumulate, call, collect, text
 
 
 def halves(whole: str) -> list[str]:

@@ -17,7 +17,7 @@ from hango.domain import (
     ToolUseBlock,
 )
 
-from support.streams import END, call, collect, text
+from support.provider_events import END, call, collect, text
 
 
 def cut(whole: str, places: Sequence[int]) -> list[str]:

@@ -20,7 +20,7 @@ from hango.codec import clean_text, cut_text
 from hango.errors import InvalidInput, VerifierError
 from hango.threads import Threads
 
-from support.lying import Agreeing, Flattering, Unclassed, Unmeasured, mimic_text
+from support.deceptive_values import Agreeing, Flattering, Unclassed, Unmeasured, mimic_text
 
 RESULT = RunResult("done")
 judge = partial(completion.judge, threads=Threads())

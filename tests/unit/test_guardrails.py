@@ -20,7 +20,7 @@ from hango.codec import clean_text, cut_text
 from hango.domain import ToolUseBlock
 from hango.threads import Threads
 
-from support.lying import Agreeing, Flattering, Nameless, Unclassed, mimic_text
+from support.deceptive_values import Agreeing, Flattering, Nameless, Unclassed, mimic_text
 
 CALL = ToolUseBlock("c1", "buy", {"item": {"name": "tea", "counts": [1, 2]}})
 denial = partial(guardrails.denial, threads=Threads())

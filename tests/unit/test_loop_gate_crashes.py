@@ -11,9 +11,9 @@ import trio
 from hango import Completion, RunResult, Verdict
 from hango.domain import Message, OutcomeStatus, Result, RunOutcome, ToolContext, ToolUseBlock
 
+from support.checked_transcript import MemoryTranscript
 from support.gates import PASS, no
 from support.loop_bench import Bench, asks, says
-from support.memory_transcript import MemoryTranscript
 
 CALL = ToolUseBlock("a", "get_time")
 SCRIPT = [asks(CALL), says("one"), asks(CALL), asks(CALL), says("two"), says("three")]

@@ -21,8 +21,8 @@ from hango.domain import (
 )
 from hango.testing import Answer, hanging, text
 
+from support.checked_transcript import MemoryTranscript
 from support.loop_bench import HI, Bench, asks, says
-from support.memory_transcript import MemoryTranscript
 
 CALL = ToolUseBlock("a", "get_time")
 CALLS = [asks(CALL), asks(ToolUseBlock("b", "get_time")), says("done")]

@@ -17,13 +17,13 @@ from hango.errors import ContextExceeded, ProviderError, RegistrationError
 from hango.providers import OpenAIProvider
 from hango.providers.openai import chat_url
 
-from support.asking import KEY, REQUEST, WHOLE, ask, failure
 from support.llm_server import (
     Reply,
     error_reply,
     serve_llm,
     stream_reply,
 )
+from support.provider_calls import KEY, REQUEST, WHOLE, ask, failure
 
 
 def test_it_is_a_provider() -> None:

@@ -24,7 +24,6 @@ from hango.providers.openai.body import EventReader
 from hango.providers.openai.provider import TAIL_TIMEOUT
 from hango.providers.sse import MAX_EVENT
 
-from support.asking import REQUEST, WHOLE, ask, failure
 from support.llm_server import (
     Reply,
     chunked_reply,
@@ -34,6 +33,7 @@ from support.llm_server import (
     sse,
     stream_reply,
 )
+from support.provider_calls import REQUEST, WHOLE, ask, failure
 
 BEGUN = [BlockStart(1, TextBlock("")), TextDelta(1, "Hi")]
 

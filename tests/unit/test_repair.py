@@ -21,7 +21,7 @@ from hango.domain import (
     new_id,
 )
 
-from support.memory_transcript import MemoryTranscript
+from support.checked_transcript import MemoryTranscript
 
 OURS, OTHER = new_id(), new_id()
 HI = TextBlock("hi")

@@ -33,7 +33,7 @@ from hango.domain import (
     new_id,
 )
 
-from support.memory_transcript import MemoryTranscript
+from support.checked_transcript import MemoryTranscript
 
 RUN, OTHER = new_id(), new_id()
 ASKED = NewMessage("user", (TextBlock("do it"),), RUN, 0)

@@ -22,6 +22,7 @@ from hango.domain import RunState, Session, TextBlock, new_id
 from hango.errors import SessionQueueFull, StateConflict, StoreUnavailable
 from hango.store.queue import RunQueue
 from hango.store.runs import Runs
+from hango.testing.plugin import SeededTenant, sql
 
 from support.run_model.executor import Executor
 from support.run_model.model import AWAY, CAP, CONFLICT, FULL, MAX_RECLAIMS, TTL, Hold
@@ -43,7 +44,6 @@ from support.run_model.operations import (
     Sweep,
     Write,
 )
-from support.world import SeededTenant, sql
 
 
 @attrs.define(eq=False)

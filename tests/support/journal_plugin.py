@@ -18,7 +18,7 @@ from hango import Effects, Plugins, Result, ToolContext, tool
 from hango.domain import Block, PromptMessage, ProviderRequest, TextBlock
 from hango.testing import Answer, FakeProvider, answer, call, text
 
-from support.stopping import Stopping
+from support.pausing_provider import Stopping
 
 CLAIM = "claim"
 

@@ -14,9 +14,9 @@ import attrs
 import trio
 
 from hango.domain import Run, RunState
+from hango.testing.plugin import SeededTenant, sql
 
 from support.processes import Running, started
-from support.world import SeededTenant, sql
 
 _LONGEST = 60.0  # seconds
 
@@ -33,7 +33,7 @@ class Fleet:
         """Start a process that executes runs."""
         usual: Mapping[str, str] = {
             "HANGO_DATABASE_URL": self.database,
-            "HANGO_PLUGINS": "support.durable_plugin",
+            "HANGO_PLUGINS": "support.journal_plugin",
             "HANGO_ROLE": "worker",
             "HANGO_RUN_LEASE_TTL": "2s",
             "HANGO_RUN_RECLAIM_INTERVAL": "500ms",

@@ -14,10 +14,10 @@ import attrs
 from hango.store.claims import Claim
 
 from support.run_model.executor import Executor
+from support.run_model.interleavings import orders
 from support.run_model.model import Hold, Message, Model
 from support.run_model.operations import Op
-from support.run_model.orders import orders
-from support.run_model.stored import Stored
+from support.run_model.stored_state import Stored
 
 
 @attrs.frozen

@@ -16,14 +16,14 @@ import pytest
 from hango.db.queries import Row
 from hango.domain import Effects, Run, Session, new_id
 from hango.store.agents import Agents, NewAgent
+from hango.testing.plugin import SeededTenant, sql
 
-from support.forks import Forks
-from support.lives import Cut, Life
-from support.mortal import BEATING, DIED, GATE, TOOLS, Body, Fate
-from support.scenarios import Left, Scenario
-from support.shop import TOLD
+from support.crash_scenarios import Left, Scenario
+from support.crashing_process import Cut, Life
+from support.crashing_tools import BEATING, DIED, GATE, TOOLS, Body, Fate
+from support.fork_server import Forks
+from support.recording_tools import TOLD
 from support.workers import until, working
-from support.world import SeededTenant, sql
 
 _MESSAGES = """
 select m.seq, r.session_seq as run, m.turn, m.role, m.content::text, m.stop_reason, m.usage::text,

@@ -34,8 +34,8 @@ from hango.store.claims import Claim
 from hango.testing import FakeProvider
 from hango.tools import Tool, tool
 
-from support.durable_plugin import asked
-from support.stopping import Stopping
+from support.journal_plugin import asked
+from support.pausing_provider import Stopping
 
 
 class Why(StrEnum):

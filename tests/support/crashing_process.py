@@ -21,13 +21,13 @@ from hango.actors import ExecutionBuilder, supervise
 from hango.db.pool import Pool, open_pool
 from hango.store.queue import RunQueue
 from hango.telemetry import names
+from hango.testing.plugin import sql
 
 from support.commits import Commit, Numbered, Side, stand_in
 from support.counters import counted
-from support.durable_plugin import journal
-from support.mortal import BEATING, Body, Fate, end_by
+from support.crashing_tools import BEATING, Body, Fate, end_by
+from support.journal_plugin import journal
 from support.workers import new_owner, registry_of
-from support.world import sql
 
 WRITES = ("append", "end_turn", "settle", "release", "begin_call", "finish_call")
 

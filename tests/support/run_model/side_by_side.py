@@ -17,11 +17,12 @@ import trio
 
 from hango.store.invariants import check
 from hango.telemetry import names
-from hango.testing.plugin import LeaseClock
+from hango.testing.plugin import LeaseClock, SeededTenant
 
 from support.counters import counted
 from support.locks import row_held, waiting
 from support.run_model.choices import Choice, Succession
+from support.run_model.comparison import Seen, explained
 from support.run_model.model import CAP, Model
 from support.run_model.operations import (
     SESSIONS,
@@ -38,9 +39,7 @@ from support.run_model.operations import (
     apart,
 )
 from support.run_model.owners import Owners
-from support.run_model.stored import Names, Stored
-from support.run_model.verdict import Seen, explained
-from support.world import SeededTenant
+from support.run_model.stored_state import Names, Stored
 
 Gate: TypeAlias = tuple[Literal["sessions", "runs"], int]
 """A row that somebody sits on while all begin: a session's, or that of the head of its line."""

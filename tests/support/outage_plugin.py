@@ -1,6 +1,6 @@
 """A plug-in for processes whose database goes away: a model and tools that can be held where they are.
 
-The prompt is the script, as `support.durable_plugin` reads it.  What holds lets go when somebody makes
+The prompt is the script, as `support.journal_plugin` reads it.  What holds lets go when somebody makes
 a file: the journal's ``.during`` or ``.after``, as its name says.
 """
 
@@ -16,7 +16,7 @@ from hango import Effects, Plugins, ToolContext, tool
 from hango.domain import Block, ProviderEvent, ProviderRequest
 from hango.testing import Answer, FakeProvider
 
-from support.durable_plugin import asked, journal, said, write
+from support.journal_plugin import asked, journal, said, write
 
 _GATES = ("during", "after")
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import attrs
 
-from support.mortal import Fate
+from support.crashing_tools import Fate
 
 
 class Left(StrEnum):
@@ -31,7 +31,7 @@ class Scenario:
         stored: run, turn and role of each message in the end; ``s`` for a synthetic one.
         fates: of the process, as `Body` has them.
         left: None when no process was there before.
-        gated: a gate judges the runs; it has `support.mortal.GATE` attempts, and wants to hear "done".
+        gated: the runs have the completion gate `support.crashing_tools.GATE`.
     """
 
     name: str

@@ -14,11 +14,11 @@ from pathlib import Path
 import attrs
 import trio
 
-from support.lives import Life
+from support.crashing_process import Life
 from support.processes import COMMAND, environment
 
 _TESTS = Path(__file__).parents[1]
-_PROGRAM = Path(__file__).parent / "programs" / "mortals.py"
+_PROGRAM = Path(__file__).parent / "programs" / "fork_processes.py"
 _LONGEST = 60.0  # seconds; a process that says nothing for so long hangs
 
 

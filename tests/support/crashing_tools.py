@@ -21,7 +21,7 @@ from hango.store.runs import Runs
 from hango.testing import Answer, FakeProvider
 from hango.tools import Tool, tool
 
-from support.durable_plugin import asked, said, write
+from support.journal_plugin import asked, said, write
 from support.workers import SETTINGS
 
 # A cancel may be rung before anybody listens; then the next heartbeat hears of it.
@@ -55,7 +55,7 @@ class Fate(StrEnum):
 class Body:
     """The tools and the model of one process.
 
-    The prompt is the script, as `support.durable_plugin` reads it.
+    The prompt is the script, as `support.journal_plugin` reads it.
 
     Attributes:
         fates: by mark, a tool's name or ``provider``, the prompt's name and the turn; each is met once,

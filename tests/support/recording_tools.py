@@ -15,10 +15,10 @@ from trio.testing import MockClock
 from hango.db.pool import Pool
 from hango.domain import Effects, Run, RunState, ToolContext, ToolResultBlock
 from hango.testing import Answer, FakeProvider, answer, call, text
+from hango.testing.plugin import SeededTenant, sql
 from hango.tools import Tool, tool
 
 from support.workers import NEVER, TICKING, Time, Worker, away, until, working
-from support.world import SeededTenant, sql
 
 PATIENT = attrs.evolve(TICKING, run_deadline=NEVER, tool_timeout=NEVER)
 TOLD = "was started before and cut short, so it may have taken effect; it was not run again"

@@ -19,9 +19,9 @@ from hango.domain import (
 )
 from hango.store.claims import Claim
 from hango.testing import FakeProvider
+from hango.testing.plugin import SeededTenant
 
 from support.workers import Gate, Recorder, registry_of
-from support.world import SeededTenant
 
 
 @attrs.define

@@ -1,8 +1,8 @@
 """A process that has imported everything and makes others, each by a fork, one after the other.
 
-A line of its input is a life (see `support.lives`).  It tells ``started <pid>``, ``stopped`` each time
-the process was stopped, and ``ended <code>``; the code of one killed by a signal is negative.  It has
-one thread and no event loop, so that what it forks has neither.
+Each input line is a `support.crashing_process.Life`.  Prints ``started <pid>``, ``stopped`` each time
+the process is stopped, and ``ended <code>``, negative for a signal.  Has one thread and no event loop,
+so that a forked process has neither.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import threading
 import traceback
 
-from support.lives import live
+from support.crashing_process import live
 
 _LONGEST = 120  # seconds; longer than a test waits for a process
 

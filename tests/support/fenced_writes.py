@@ -32,9 +32,9 @@ from hango.domain import (
 )
 from hango.errors import StoreUnavailable
 from hango.store.claims import Claim
+from hango.testing.plugin import SeededTenant, sql
 
 from support.locks import Fetch
-from support.world import SeededTenant, sql
 
 Write = Callable[[Claim], Awaitable[object]]
 
