@@ -13,10 +13,7 @@ from types import FrameType
 import click
 
 from hango.cli.admin import agent, key, tenant, user
-from hango.cli.chaos import chaos
-from hango.cli.check import config
-from hango.cli.doctor import doctor
-from hango.cli.migrate import migrate
+from hango.cli.maintenance import chaos, config, doctor, migrate
 from hango.cli.run import run
 from hango.cli.serve import dev, serve
 from hango.errors import ConfigError, HangoError, RegistrationError
