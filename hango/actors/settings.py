@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import attrs
 
+from hango.domain import defaults
+
 
 @attrs.frozen(kw_only=True)
 class WorkerSettings:
@@ -24,15 +26,15 @@ class WorkerSettings:
         tool_result_limit: bytes of UTF-8 one result may have.
     """
 
-    workers: int = 64
-    lease_ttl: float = 90.0
-    heartbeat_interval: float = 30.0
-    reclaim_interval: float = 30.0
-    poll_interval: float = 5.0
-    drain_timeout: float = 120.0
-    session_idle_timeout: float = 300.0
-    run_deadline: float = 900.0
-    tool_timeout: float = 30.0
-    max_iterations: int = 20
-    max_tool_calls: int = 64
-    tool_result_limit: int = 256 * 1024
+    workers: int = defaults.RUN_WORKERS
+    lease_ttl: float = defaults.RUN_LEASE_TTL
+    heartbeat_interval: float = defaults.RUN_LEASE_TTL / 3
+    reclaim_interval: float = defaults.RUN_RECLAIM_INTERVAL
+    poll_interval: float = defaults.RUN_POLL_INTERVAL
+    drain_timeout: float = defaults.DRAIN_TIMEOUT
+    session_idle_timeout: float = defaults.SESSION_IDLE_TIMEOUT
+    run_deadline: float = defaults.RUN_DEADLINE
+    tool_timeout: float = defaults.TOOL_TIMEOUT
+    max_iterations: int = defaults.MAX_ITERATIONS
+    max_tool_calls: int = defaults.MAX_TOOL_CALLS
+    tool_result_limit: int = defaults.TOOL_RESULT_LIMIT

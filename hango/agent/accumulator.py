@@ -34,6 +34,7 @@ from hango.domain import (
     Usage,
     UsageUpdate,
 )
+from hango.domain.defaults import MAX_TOOL_CALLS
 from hango.errors import InvalidInput
 from hango.text import join_surrogates
 
@@ -113,7 +114,7 @@ class Accumulator:
     """
 
     turn: int
-    max_calls: int = 64
+    max_calls: int = MAX_TOOL_CALLS
     _blocks: list[_OpenBlock] = attrs.field(factory=list, init=False)
     _open: dict[int, _OpenBlock] = attrs.field(factory=dict, init=False)
     _usage: Usage = attrs.field(factory=Usage, init=False)

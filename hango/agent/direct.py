@@ -32,9 +32,8 @@ from hango.domain import (
     Usage,
     new_id,
 )
+from hango.domain.defaults import TOOL_TIMEOUT
 from hango.errors import InvalidInput, LoopBusy
-
-TOOL_TIMEOUT = 30.0  # seconds; the default of HANGO_TOOL_TIMEOUT
 
 _log = logging.getLogger(__name__)
 

@@ -26,6 +26,7 @@ from hango.domain import (
     ToolUseBlock,
     TurnEnd,
 )
+from hango.domain.defaults import MAX_ITERATIONS, MAX_TOOL_CALLS
 
 
 class Provider(Protocol):
@@ -135,9 +136,9 @@ class LoopLimits:
         tries: provider calls for one answer, as long as nothing of it has arrived.
     """
 
-    max_iterations: int = 20
+    max_iterations: int = MAX_ITERATIONS
     max_tokens: int | None = None
-    max_tool_calls: int = 64
+    max_tool_calls: int = MAX_TOOL_CALLS
     tools_at_once: int = 8
     tries: int = 4
 

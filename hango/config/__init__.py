@@ -1,6 +1,6 @@
-"""Settings: what can be set from the environment, and how it is read.
+"""Settings, read from environment variables.
 
-Nothing below this package reads the environment; `hango.app` hands the values on.
+Only this package and the command line read the environment; `hango.app` passes the values on.
 """
 
 from hango.config.settings import (

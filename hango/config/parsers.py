@@ -1,7 +1,6 @@
-"""Kinds of settings: how the text of a variable becomes a value, and how it is shown to people.
+"""Parsers of settings: from the text of a variable to a value, and back.
 
-One rule: what a reader refuses, it refuses with a ValueError that says what the text should be, and
-a secret is repeated neither there nor when shown.  For `hango.config.settings` only.
+Parsers raise ValueError with the expected format; secrets never appear in messages or output.
 """
 
 from __future__ import annotations
@@ -24,28 +23,28 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-# Long enough for any purpose, and far from where an interval or a clock overflows.
-_LONGEST = 30 * 24 * 3600.0
+# seconds; far from where an interval or a clock overflows
+_MAX_DURATION = 30 * 24 * 3600.0
 _HIGHEST_PORT = 65535
 
 
 @attrs.frozen
-class Kind(Generic[T]):
-    """How one kind of value is written.
+class Parser(Generic[T]):
+    """Reads and writes one type of value.
 
     Attributes:
-        read: makes the value of its text; a ValueError says what the text should be.
-        show: the opposite, for people; hides what is secret.
+        read: turns text into a value; raises ValueError with the expected format.
+        show: turns a value into text for people; hides secrets.
     """
 
     read: Callable[[str], T]
     show: Callable[[T], str] = str
 
 
-TEXT = Kind(str)
+TEXT = Parser(str)
 
 
-def duration(least: float) -> Kind[float]:
+def duration(least: float) -> Parser[float]:
     """Read seconds, from *least* to thirty days, written with their unit."""
 
     def read(text: str) -> float:
@@ -53,12 +52,12 @@ def duration(least: float) -> Kind[float]:
         if match is None:
             raise ValueError(f"{text!r} is not a duration such as 500ms, 90s, 2m or 1h")
         seconds = float(match[1]) * _SECONDS[match[2]]
-        if not least <= seconds <= _LONGEST:
-            bounds = f"{show_duration(least)} to {show_duration(_LONGEST)}"
+        if not least <= seconds <= _MAX_DURATION:
+            bounds = f"{show_duration(least)} to {show_duration(_MAX_DURATION)}"
             raise ValueError(f"{text!r} is outside {bounds}")
         return seconds
 
-    return Kind(read, show_duration)
+    return Parser(read, show_duration)
 
 
 def show_duration(seconds: float) -> str:
@@ -70,7 +69,7 @@ def show_duration(seconds: float) -> str:
     return f"{seconds:.9g}s" if seconds >= 1 or not seconds else f"{seconds * 1000:.9g}ms"
 
 
-def size(least: int, most: int) -> Kind[int]:
+def size(least: int, most: int) -> Parser[int]:
     """Read bytes, written with their unit."""
 
     def read(text: str) -> int:
@@ -82,7 +81,7 @@ def size(least: int, most: int) -> Kind[int]:
             raise ValueError(f"{text!r} is outside {_show_size(least)} to {_show_size(most)}")
         return number
 
-    return Kind(read, _show_size)
+    return Parser(read, _show_size)
 
 
 def _show_size(number: int) -> str:
@@ -90,7 +89,7 @@ def _show_size(number: int) -> str:
     return f"{number // _BYTES[unit]}{unit}"
 
 
-def number(least: int, most: int) -> Kind[int]:
+def number(least: int, most: int) -> Parser[int]:
     """Read a whole number within bounds, both included."""
 
     def read(text: str) -> int:
@@ -98,19 +97,19 @@ def number(least: int, most: int) -> Kind[int]:
             raise ValueError(f"{text!r} is not a whole number from {least} to {most}")
         return int(text)
 
-    return Kind(read)
+    return Parser(read)
 
 
-def choice(choices: type[Choice]) -> Kind[Choice]:
-    """Read one of a few words, in any case."""
+def choice(choices: type[Choice]) -> Parser[Choice]:
+    """Read one of the values of an enum, in upper or lower case."""
 
     def read(text: str) -> Choice:
         try:
             return choices(text.lower())
         except ValueError:
-            raise ValueError(f"{text!r} is none of {', '.join(choices)}") from None
+            raise ValueError(f"{text!r} must be one of {', '.join(choices)}") from None
 
-    return Kind(read)
+    return Parser(read)
 
 
 def _read_modules(text: str) -> tuple[str, ...]:
@@ -125,7 +124,7 @@ def _split(text: str) -> tuple[str, ...]:
     return tuple(filter(None, re.split(r"[,\s]+", text)))
 
 
-MODULES = Kind(_read_modules, ",".join)
+MODULES = Parser(_read_modules, ",".join)
 
 
 def _read_hosts(text: str) -> tuple[str, ...]:
@@ -137,7 +136,7 @@ def _read_hosts(text: str) -> tuple[str, ...]:
     return hosts
 
 
-HOSTS = Kind(_read_hosts, ",".join)
+HOSTS = Parser(_read_hosts, ",".join)
 
 
 def _read_path(text: str) -> Path:
@@ -147,7 +146,7 @@ def _read_path(text: str) -> Path:
         raise ValueError(f"{text!r} names the home of an unknown user") from None
 
 
-PATH = Kind(_read_path)
+PATH = Parser(_read_path)
 
 
 def _read_bind(text: str) -> str:
@@ -157,7 +156,7 @@ def _read_bind(text: str) -> str:
     return text
 
 
-BIND = Kind(_read_bind)
+BIND = Parser(_read_bind)
 
 
 def _is_url(text: str, *schemes: str) -> bool:
@@ -180,16 +179,16 @@ def _read_database(text: str) -> str:
     return text
 
 
-DATABASE = Kind(_read_database, _show_url)
+DATABASE = Parser(_read_database, _show_url)
 
 
 def _read_api_key(text: str) -> str:
     if not re.fullmatch(r"[!-~]+", text):
-        raise ValueError("holds a blank, a line break or another character that no key has")
+        raise ValueError("contains a space, a line break or another character that no key has")
     return text
 
 
-API_KEY = Kind(_read_api_key, lambda _: "***")
+API_KEY = Parser(_read_api_key, lambda _: "***")
 
 
 def _read_base_url(text: str) -> str:
@@ -198,4 +197,4 @@ def _read_base_url(text: str) -> str:
     return text
 
 
-BASE_URL = Kind(_read_base_url, _show_url)
+BASE_URL = Parser(_read_base_url, _show_url)

@@ -1,7 +1,7 @@
-"""What can be set from the environment: `Settings`, and `load`, which reads them.
+"""The settings: `Settings`, and `load`, which reads them from the environment.
 
-One rule: every mistake is reported at once, in words that say what to do, and no secret is in a
-message or a repr.  Each setting is one field: its default, its name, its kind.
+Rule: all mistakes are reported at once, in words that say what to do, and no secret is in a message
+or a repr.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import difflib
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
+from typing import TypeVar
 
 import attrs
 from attrs import field
@@ -23,7 +24,7 @@ from hango.config.parsers import (
     MODULES,
     PATH,
     TEXT,
-    Kind,
+    Parser,
     T,
     choice,
     duration,
@@ -31,8 +32,11 @@ from hango.config.parsers import (
     show_duration,
     size,
 )
-from hango.embedded.paths import default_data_dir
+from hango.domain import defaults
+from hango.embedded.data_dir import default_data_dir
 from hango.errors import ConfigError
+
+D = TypeVar("D")
 
 _PREFIX = "HANGO_"
 # An executor stops a tenth of the lease before its end (rule 4 of the design).
@@ -63,9 +67,14 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
-def _env(name: str, kind: Kind[T]) -> Mapping[str, object]:
-    """Say which variable sets a field, and how its text is read."""
-    return {"name": name, "kind": kind}
+def _env(name: str, parser: Parser[T]) -> Mapping[str, object]:
+    """Return the metadata of a field: the variable that sets it, and the parser of its text."""
+    return {"name": name, "parser": parser}
+
+
+def _setting(name: str, parser: Parser[T], default: D, *, secret: bool = False) -> T | D:
+    """Declare the field of one setting; a secret one is left out of the repr."""
+    return field(default=default, repr=not secret, metadata=_env(name, parser))
 
 
 @attrs.frozen
@@ -84,80 +93,59 @@ class Settings:
         log_level: None is info for a server, and warning for the other commands.
     """
 
-    database_url: str | None = field(
-        default=None, repr=False, metadata=_env("HANGO_DATABASE_URL", DATABASE)
-    )
+    database_url: str | None = _setting("HANGO_DATABASE_URL", DATABASE, None, secret=True)
     data_dir: Path = field(factory=default_data_dir, metadata=_env("HANGO_DATA_DIR", PATH))
-    pg_bindir: Path | None = field(default=None, metadata=_env("HANGO_PG_BINDIR", PATH))
-    db_pool_size: int = field(default=10, metadata=_env("HANGO_DB_POOL_SIZE", number(1, 1000)))
+    pg_bindir: Path | None = _setting("HANGO_PG_BINDIR", PATH, None)
+    db_pool_size: int = _setting("HANGO_DB_POOL_SIZE", number(1, 1000), 10)
 
-    bind: str = field(default="127.0.0.1:8080", metadata=_env("HANGO_BIND", BIND))
-    role: ProcessRole = field(default=ProcessRole.ALL, metadata=_env("HANGO_ROLE", choice(ProcessRole)))
-    max_body: int = field(default=2**20, metadata=_env("HANGO_MAX_BODY", size(2**10, 2**30)))
+    bind: str = _setting("HANGO_BIND", BIND, "127.0.0.1:8080")
+    role: ProcessRole = _setting("HANGO_ROLE", choice(ProcessRole), ProcessRole.ALL)
+    max_body: int = _setting("HANGO_MAX_BODY", size(2**10, 2**30), 2**20)
     # below the 1024 files that a process may commonly open
-    max_connections: int = field(
-        default=800, metadata=_env("HANGO_MAX_CONNECTIONS", number(1, 1_000_000))
+    max_connections: int = _setting("HANGO_MAX_CONNECTIONS", number(1, 1_000_000), 800)
+    max_connections_per_peer: int = _setting(
+        "HANGO_MAX_CONNECTIONS_PER_PEER", number(1, 1_000_000), 400
     )
-    max_connections_per_peer: int = field(
-        default=400, metadata=_env("HANGO_MAX_CONNECTIONS_PER_PEER", number(1, 1_000_000))
-    )
-    keep_alive: float = field(default=75.0, metadata=_env("HANGO_KEEP_ALIVE", duration(1.0)))
+    keep_alive: float = _setting("HANGO_KEEP_ALIVE", duration(1.0), 75.0)
 
-    max_iterations: int = field(default=20, metadata=_env("HANGO_MAX_ITERATIONS", number(1, 10_000)))
-    tool_timeout: float = field(default=30.0, metadata=_env("HANGO_TOOL_TIMEOUT", duration(0.001)))
-    max_tool_calls: int = field(
-        default=64, metadata=_env("HANGO_MAX_TOOL_CALLS_PER_TURN", number(1, 10_000))
+    max_iterations: int = _setting("HANGO_MAX_ITERATIONS", number(1, 10_000), defaults.MAX_ITERATIONS)
+    tool_timeout: float = _setting("HANGO_TOOL_TIMEOUT", duration(0.001), defaults.TOOL_TIMEOUT)
+    max_tool_calls: int = _setting(
+        "HANGO_MAX_TOOL_CALLS_PER_TURN", number(1, 10_000), defaults.MAX_TOOL_CALLS
     )
     # At least a page: below, the notice that a result was cut would be most of it.
-    tool_result_limit: int = field(
-        default=2**18, metadata=_env("HANGO_TOOL_RESULT_LIMIT", size(2**10, 2**26))
+    tool_result_limit: int = _setting(
+        "HANGO_TOOL_RESULT_LIMIT", size(2**10, 2**26), defaults.TOOL_RESULT_LIMIT
     )
-    provider_timeout: float = field(
-        default=60.0, metadata=_env("HANGO_PROVIDER_TIMEOUT", duration(0.001))
-    )
+    provider_timeout: float = _setting("HANGO_PROVIDER_TIMEOUT", duration(0.001), 60.0)
 
-    run_deadline: float = field(default=900.0, metadata=_env("HANGO_RUN_DEADLINE", duration(0.001)))
-    run_workers: int = field(default=64, metadata=_env("HANGO_RUN_WORKERS", number(1, 100_000)))
-    max_queued_runs: int = field(
-        default=20, metadata=_env("HANGO_MAX_QUEUED_RUNS_PER_SESSION", number(1, 100_000))
-    )
+    run_deadline: float = _setting("HANGO_RUN_DEADLINE", duration(0.001), defaults.RUN_DEADLINE)
+    run_workers: int = _setting("HANGO_RUN_WORKERS", number(1, 100_000), defaults.RUN_WORKERS)
+    max_queued_runs: int = _setting("HANGO_MAX_QUEUED_RUNS_PER_SESSION", number(1, 100_000), 20)
     # Below a second, the round trip of a heartbeat is no longer small beside the lease.
-    run_lease_ttl: float = field(default=90.0, metadata=_env("HANGO_RUN_LEASE_TTL", duration(1.0)))
+    run_lease_ttl: float = _setting("HANGO_RUN_LEASE_TTL", duration(1.0), defaults.RUN_LEASE_TTL)
     run_heartbeat_interval: float = field(metadata=_env("HANGO_RUN_HEARTBEAT_INTERVAL", duration(0.1)))
-    run_reclaim_interval: float = field(
-        default=30.0, metadata=_env("HANGO_RUN_RECLAIM_INTERVAL", duration(0.1))
+    run_reclaim_interval: float = _setting(
+        "HANGO_RUN_RECLAIM_INTERVAL", duration(0.1), defaults.RUN_RECLAIM_INTERVAL
     )
-    run_poll_interval: float = field(
-        default=5.0, metadata=_env("HANGO_RUN_POLL_INTERVAL", duration(0.1))
+    run_poll_interval: float = _setting(
+        "HANGO_RUN_POLL_INTERVAL", duration(0.1), defaults.RUN_POLL_INTERVAL
     )
-    run_max_reclaims: int = field(
-        default=10, metadata=_env("HANGO_RUN_MAX_RECLAIMS", number(0, 1_000_000))
-    )
-    drain_timeout: float = field(default=120.0, metadata=_env("HANGO_DRAIN_TIMEOUT", duration(0.0)))
-    session_idle_timeout: float = field(
-        default=300.0, metadata=_env("HANGO_SESSION_IDLE_TIMEOUT", duration(0.1))
+    run_max_reclaims: int = _setting("HANGO_RUN_MAX_RECLAIMS", number(0, 1_000_000), 10)
+    drain_timeout: float = _setting("HANGO_DRAIN_TIMEOUT", duration(0.0), defaults.DRAIN_TIMEOUT)
+    session_idle_timeout: float = _setting(
+        "HANGO_SESSION_IDLE_TIMEOUT", duration(0.1), defaults.SESSION_IDLE_TIMEOUT
     )
 
-    http_fetch_allowed_hosts: tuple[str, ...] = field(
-        default=(), metadata=_env("HANGO_HTTP_FETCH_ALLOWED_HOSTS", HOSTS)
-    )
-    plugins: tuple[str, ...] = field(
-        default=(),
-        metadata=_env("HANGO_PLUGINS", MODULES),
-    )
-    default_provider: str | None = field(default=None, metadata=_env("HANGO_DEFAULT_PROVIDER", TEXT))
-    openai_api_key: str | None = field(
-        default=None, repr=False, metadata=_env("OPENAI_API_KEY", API_KEY)
-    )
-    openai_base_url: str | None = field(
-        default=None, repr=False, metadata=_env("OPENAI_BASE_URL", BASE_URL)
-    )
-    openai_model: str | None = field(default=None, metadata=_env("OPENAI_MODEL", TEXT))
+    http_fetch_allowed_hosts: tuple[str, ...] = _setting("HANGO_HTTP_FETCH_ALLOWED_HOSTS", HOSTS, ())
+    plugins: tuple[str, ...] = _setting("HANGO_PLUGINS", MODULES, ())
+    default_provider: str | None = _setting("HANGO_DEFAULT_PROVIDER", TEXT, None)
+    openai_api_key: str | None = _setting("OPENAI_API_KEY", API_KEY, None, secret=True)
+    openai_base_url: str | None = _setting("OPENAI_BASE_URL", BASE_URL, None, secret=True)
+    openai_model: str | None = _setting("OPENAI_MODEL", TEXT, None)
 
-    log_format: LogFormat = field(
-        default=LogFormat.TEXT, metadata=_env("HANGO_LOG_FORMAT", choice(LogFormat))
-    )
-    log_level: LogLevel | None = field(default=None, metadata=_env("HANGO_LOG_LEVEL", choice(LogLevel)))
+    log_format: LogFormat = _setting("HANGO_LOG_FORMAT", choice(LogFormat), LogFormat.TEXT)
+    log_level: LogLevel | None = _setting("HANGO_LOG_LEVEL", choice(LogLevel), None)
 
     @run_heartbeat_interval.default
     def _third_of_lease(self) -> float:
@@ -205,7 +193,7 @@ def load(environ: Mapping[str, str]) -> Settings:
     for name, item in _FIELDS.items():
         if text := environ.get(name, "").strip():
             try:
-                values[item.name] = item.metadata["kind"].read(text)
+                values[item.name] = item.metadata["parser"].read(text)
             except ValueError as error:
                 problems.append(f"{name}: {error}")
     settings = Settings(**values)
@@ -219,7 +207,7 @@ def effective(settings: Settings) -> Mapping[str, str]:
     """Return every setting as one would write it, by name, secrets hidden; empty if not set."""
     values = {name: getattr(settings, item.name) for name, item in _FIELDS.items()}
     return {
-        name: "" if value is None else _FIELDS[name].metadata["kind"].show(value)
+        name: "" if value is None else _FIELDS[name].metadata["parser"].show(value)
         for name, value in values.items()
     }
 

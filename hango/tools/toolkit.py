@@ -11,12 +11,11 @@ from typing import Self
 
 import attrs
 
+from hango.domain.defaults import TOOL_RESULT_LIMIT
 from hango.errors import RegistrationError
 from hango.tools.builtin import builtin_tools
 from hango.tools.registry import Registry, ToolSet
 from hango.tools.tool import Tool
-
-RESULT_LIMIT = 256 * 1024  # bytes, as HANGO_TOOL_RESULT_LIMIT
 
 
 @attrs.define(eq=False)
@@ -92,4 +91,4 @@ class Toolkit:
         if not self._open:
             raise RegistrationError("the toolkit is not open; use it in `async with Toolkit(...)`")
         registry = self._registry.with_tools(tools) if tools else self._registry
-        return registry.view((), timeout=timeout, result_limit=RESULT_LIMIT)
+        return registry.view((), timeout=timeout, result_limit=TOOL_RESULT_LIMIT)
