@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hango.embedded.binaries import Installation, find_installation
-from hango.embedded.os_user import Account, choose_account
+from hango.embedded.os_user import OsUser, choose_os_user
 from hango.testing.databases import SERVER_SETTING
 
 TESTS = Path(__file__).parent
@@ -61,7 +61,7 @@ def _server() -> Iterator[str]:
     """Have a server; yields a superuser's URL."""
     folder = Path(tempfile.mkdtemp(prefix="hango-tcp-"))
     cluster = folder / "postgres"
-    account = choose_account(cluster, folder)
+    account = choose_os_user(cluster, folder)
     account.own(folder)
     installation = find_installation(_bindir(), account, cluster)
     password = secrets.token_urlsafe(12)
@@ -84,7 +84,7 @@ def _bindir() -> Path | None:
     return Path(named) if named else DEBIAN if DEBIAN.is_dir() else None
 
 
-def _initialize(cluster: Path, installation: Installation, account: Account, password: str) -> None:
+def _initialize(cluster: Path, installation: Installation, account: OsUser, password: str) -> None:
     secret = cluster.parent / "password"
     secret.write_text(password)
     account.own(secret)
@@ -99,7 +99,7 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _run(account: Account, installation: Installation, program: str, *arguments: str) -> None:
+def _run(account: OsUser, installation: Installation, program: str, *arguments: str) -> None:
     done = account.run([installation.bindir / program, *arguments], library_path=installation.libraries)
     if done.returncode:
         sys.exit(f"{program} failed: {done.stderr.strip() or done.stdout.strip()}")

@@ -1,7 +1,7 @@
-"""Which Postgres to run: the programs that are there, and their versions.
+"""Finding the Postgres programs to run.
 
-One rule: nothing is downloaded and nothing imported; a folder counts when its ``postgres`` says, run as
-the account that will run the server, which version it is.  Used within this package only.
+Nothing is downloaded or imported.  A folder is accepted if its ``postgres --version``, run as the user
+that will run the server, prints a version.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pathlib import Path
 import attrs
 
 from hango.embedded.binaries_for_root import relocate
-from hango.embedded.os_user import Account
+from hango.embedded.os_user import OsUser
 from hango.errors import EmbeddedPostgresError
 
 OLDEST = 15  # hango's SQL is written for it
 
 _VERSION = re.compile(r"\(PostgreSQL\) ((\d+)\S*)")
 _NUMBER = re.compile(r"\d+")
-# Where distributions keep what is not on the PATH; each version has a folder.
+# Where distributions install programs that are not on the PATH, a folder for each version.
 _DISTRIBUTIONS = (
     "/usr/lib/postgresql/*/bin",  # Debian, Ubuntu
     "/usr/pgsql-*/bin",  # packages of postgresql.org for Fedora and Red Hat
@@ -43,12 +43,12 @@ _INSTALL = (
 
 @attrs.frozen
 class Installation:
-    """The programs of one Postgres, which the account can run.
+    """The programs of one Postgres, which the server's user can run.
 
     Attributes:
         bindir: the folder of ``postgres`` and ``initdb``.
-        version: as it says itself, such as ``18.6``.
-        libraries: where its libraries are, when they are not where it was built to look; else None.
+        version: from ``postgres --version``, such as ``18.6``.
+        libraries: the folder of its libraries, if it does not find them by itself; else None.
     """
 
     bindir: Path
@@ -57,18 +57,18 @@ class Installation:
 
     @property
     def major(self) -> int:
-        """The part of the version that data folders depend on."""
-        return int(_NUMBER.match(self.version)[0])  # type: ignore[index]  # _VERSION saw to it
+        """The major version; data folders can be read by the same one only."""
+        return int(_NUMBER.match(self.version)[0])  # type: ignore[index]  # _VERSION begins with digits
 
 
-def find_installation(bindir: Path | None, account: Account, cluster: Path) -> Installation:
+def find_installation(bindir: Path | None, os_user: OsUser, cluster: Path) -> Installation:
     """Find a Postgres that can serve *cluster*, which may not exist yet.
 
-    In this order: *bindir* and then nothing else; the wheel of ``hango[embedded]``; the
-    distributions' folders, newest first; ``pg_ctl`` on the PATH.
+    If *bindir* is given, nothing else is tried.  Otherwise, in this order: the wheel of
+    ``hango[embedded]``; the distributions' folders, newest first; ``pg_ctl`` on the PATH.
 
     Raises:
-        EmbeddedPostgresError: none is there, too old, or none of the version of the cluster.
+        EmbeddedPostgresError: none is installed, or none has the version of the cluster.
     """
     wanted = cluster_version(cluster)
     if wanted is not None and wanted < OLDEST:
@@ -76,7 +76,7 @@ def find_installation(bindir: Path | None, account: Account, cluster: Path) -> I
     found: list[str] = []
     for folder in [bindir] if bindir else _candidates():
         try:
-            installation = _examine(folder.expanduser().absolute(), account)
+            installation = _examine(folder.expanduser().absolute(), os_user)
         except EmbeddedPostgresError as error:
             found.append(str(error))
             continue
@@ -90,25 +90,25 @@ def cluster_version(cluster: Path) -> int | None:
     """Return the major version that made *cluster*; None where there is none yet.
 
     Raises:
-        EmbeddedPostgresError: something else is in its place.
+        EmbeddedPostgresError: the path exists and is not a Postgres data folder.
     """
     try:
         return int((cluster / "PG_VERSION").read_text())
     except FileNotFoundError:
         if cluster.exists() and any(cluster.iterdir()):
             raise EmbeddedPostgresError(
-                f"{cluster} is no data folder of Postgres (it has no PG_VERSION): move it away"
+                f"{cluster} is not a Postgres data folder (it has no PG_VERSION): move it away"
             ) from None
         return None
     except (OSError, ValueError) as error:
-        raise EmbeddedPostgresError(f"{cluster} is no data folder of Postgres: {error}") from error
+        raise EmbeddedPostgresError(f"{cluster} is not a Postgres data folder: {error}") from error
 
 
 def _nothing_fits(cluster: Path, wanted: int | None, found: list[str]) -> str:
-    seen = "; ".join(found) or "none was found"
+    seen = "; ".join(found) or "none found"
     if wanted is not None:
         return _other_version(cluster, wanted, seen)
-    return f"there is no Postgres {OLDEST} or newer to run ({seen}): {_INSTALL}"
+    return f"no Postgres {OLDEST} or newer was found ({seen}): {_INSTALL}"
 
 
 def _other_version(cluster: Path, wanted: int, seen: str) -> str:
@@ -138,31 +138,31 @@ def _newest_first(folder: Path) -> tuple[int, str]:
     return (-int(numbers[-1]) if numbers else 0, str(folder))
 
 
-def _examine(bindir: Path, account: Account) -> Installation:
-    """Look at one folder; one that the account cannot reach is copied to where it can.
+def _examine(bindir: Path, os_user: OsUser) -> Installation:
+    """Check one folder of programs; if *os_user* cannot reach it, copy it to where they can.
 
     Raises:
-        EmbeddedPostgresError: it holds no Postgres that runs here.
+        EmbeddedPostgresError: it has no Postgres that runs here.
     """
     try:
-        return Installation(bindir, _version(bindir, account, None))
+        return Installation(bindir, _version(bindir, os_user, None))
     except PermissionError:
-        if not account.drop:
-            raise EmbeddedPostgresError(f"{bindir / 'postgres'} may not be run") from None
-    copy = relocate(bindir, account)
+        if not os_user.drop:
+            raise EmbeddedPostgresError(f"this user may not run {bindir / 'postgres'}") from None
+    copy = relocate(bindir, os_user)
     libraries = copy.parent / "lib"
     try:
-        return Installation(copy, _version(copy, account, libraries), libraries)
+        return Installation(copy, _version(copy, os_user, libraries), libraries)
     except PermissionError as error:
-        raise EmbeddedPostgresError(f"user {account.name} may not run {copy / 'postgres'}") from error
+        raise EmbeddedPostgresError(f"user {os_user.name} may not run {copy / 'postgres'}") from error
 
 
-def _version(bindir: Path, account: Account, libraries: Path | None) -> str:
+def _version(bindir: Path, os_user: OsUser, libraries: Path | None) -> str:
     missing = [name for name in ("postgres", "initdb") if not (bindir / name).is_file()]
     if missing:
         raise EmbeddedPostgresError(f"{bindir} has no {' and no '.join(missing)}")
     try:
-        done = account.run([bindir / "postgres", "--version"], library_path=libraries)
+        done = os_user.run([bindir / "postgres", "--version"], library_path=libraries)
     except PermissionError:
         raise
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Making a cluster, which is what Postgres calls a folder of databases.
+"""Creating the cluster, which is Postgres's word for a data folder.
 
-One rule: it is made aside and renamed, so it exists whole or not at all; only in one's own turn.
-Used within this package only.
+It is created under a temporary name and renamed, so it is either complete or absent.  Only while
+holding the control lock.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hango.embedded.binaries import Installation, cluster_version
-from hango.embedded.os_user import Account
+from hango.embedded.os_user import OsUser
 from hango.embedded.paths import PORT, Folders
 from hango.errors import EmbeddedPostgresError
 
@@ -21,7 +21,7 @@ SUPERUSER = "postgres"
 
 _PARTIAL = "postgres.partial-"
 
-# The command line says the same; this is for somebody who starts the server by hand, without it.
+# As on the server's command line; for an operator who starts the server by hand.
 _CONFIGURATION = """
 # hango: reachable through its socket only
 listen_addresses = ''
@@ -31,50 +31,50 @@ unix_socket_directories = '{socket}'
 
 
 def ensure_cluster(
-    folders: Folders, installation: Installation, account: Account, settings: Mapping[str, str]
+    folders: Folders, installation: Installation, os_user: OsUser, settings: Mapping[str, str]
 ) -> None:
-    """Make the cluster where it is missing.
+    """Create the cluster if it is missing.
 
     Raises:
-        EmbeddedPostgresError: initdb failed; has what it said.
+        EmbeddedPostgresError: initdb failed; the message has its output.
     """
     _clear_leftovers(folders)
     if cluster_version(folders.cluster) is not None:
         return
     try:
         partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=folders.data_dir))
-        account.own(partial)
-        _initialize(partial, installation, account, durable=settings.get("fsync", "on") != "off")
-        _configure(partial, folders.socket(account))
+        os_user.own(partial)
+        _initialize(partial, installation, os_user, durable=settings.get("fsync", "on") != "off")
+        _configure(partial, folders.socket(os_user))
         partial.rename(folders.cluster)
         _sync(folders.data_dir)
     except OSError as error:
-        raise EmbeddedPostgresError(f"{folders.cluster} cannot be made: {error}") from error
+        raise EmbeddedPostgresError(f"{folders.cluster} cannot be created: {error}") from error
 
 
 def _clear_leftovers(folders: Folders) -> None:
-    """Remove what processes that died while making a cluster left.
+    """Remove unfinished clusters of processes that died.
 
-    Each has a name of its own: an initdb goes on for a moment after whoever started it was killed.
+    Each has a unique name: an initdb goes on for a moment after its parent was killed.
     """
     for partial in folders.data_dir.glob(f"{_PARTIAL}*"):
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _initialize(partial: Path, installation: Installation, account: Account, *, durable: bool) -> None:
+def _initialize(partial: Path, installation: Installation, os_user: OsUser, *, durable: bool) -> None:
     command: list[str | Path] = [
         installation.bindir / "initdb",
         f"--pgdata={partial}",
         f"--username={SUPERUSER}",
-        # the folder is private, and root or its owner could read the files anyhow
+        # the folder is private, and root and its owner could read the files anyway
         "--auth=trust",
         "--encoding=UTF8",
-        # one collation everywhere: the system's changes with its libraries, and indexes with it
+        # a fixed collation: a system upgrade may change its own, which breaks indexes
         "--locale=C",
         "--no-instructions",
         *([] if durable else ["--no-sync"]),
     ]
-    done = account.run(command, library_path=installation.libraries)
+    done = os_user.run(command, library_path=installation.libraries)
     if done.returncode:
         raise EmbeddedPostgresError(
             f"{command[0]} failed: {done.stderr.strip() or done.stdout.strip()}"
@@ -89,7 +89,7 @@ def _configure(partial: Path, socket: Path) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Make the rename in *folder* survive a power cut."""
+    """Flush the rename in *folder* to disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,8 +1,8 @@
-"""Whose turn it is, and who is there: two files locked with flock.
+"""The two locks of the embedded server, both with flock.
 
-One rule: the kernel keeps the locks, so one that was held by a process that died is free.  A process
-waits for its turn to decide, and then decides: it joins the users, or leaves them and looks whether it
-was the last.  Used within this package only.
+The control lock is held while a process starts, joins or leaves the server.  The users lock is held,
+shared, by every process that uses it; the process that can lock it exclusively was the last one.
+The kernel releases the locks of a process that died.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hango.embedded.os_user import Account
+from hango.embedded.os_user import OsUser
 from hango.embedded.paths import open_private
 from hango.errors import EmbeddedPostgresError
 
-_LONGEST_TURN = 360.0  # seconds; somebody may be waiting for a recovery after a crash
-_PAUSE = 0.02  # seconds between two looks
+_CONTROL_TIMEOUT = 360.0  # seconds; another process may be waiting for crash recovery
+_PAUSE = 0.02  # seconds between two tries
 
 
 @contextmanager
-def open_lock(path: Path, account: Account) -> Iterator[int]:
-    """Open the file *path*, made where it is missing; closing it frees what was locked.
+def open_lock(path: Path, os_user: OsUser) -> Iterator[int]:
+    """Open the lock file *path*, created if missing; closing it releases its lock.
 
     Raises:
         EmbeddedPostgresError: it cannot be opened.
     """
-    descriptor = open_private(path, account)
+    descriptor = open_private(path, os_user)
     try:
         yield descriptor
     finally:
@@ -37,17 +37,17 @@ def open_lock(path: Path, account: Account) -> Iterator[int]:
 
 
 @contextmanager
-def own_turn(descriptor: int, *, longest: float = _LONGEST_TURN) -> Iterator[None]:
-    """Wait for the turn of this process, at most *longest* seconds (monotonic clock), and keep it.
+def control(descriptor: int, *, longest: float = _CONTROL_TIMEOUT) -> Iterator[None]:
+    """Hold the control lock; wait for it at most *longest* seconds (monotonic clock).
 
     Raises:
-        EmbeddedPostgresError: another process keeps its turn for ever, or the file system has no locks.
+        EmbeddedPostgresError: another process did not release it, or the file system has no locks.
     """
     until = time.monotonic() + longest
     while not _lock(descriptor, fcntl.LOCK_EX):
         if time.monotonic() > until:
             raise EmbeddedPostgresError(
-                f"another hango has been starting or stopping Postgres here for {longest:.0f} s"
+                f"another hango process has been starting or stopping Postgres here for {longest:.0f} s"
             )
         time.sleep(_PAUSE)
     try:
@@ -57,13 +57,16 @@ def own_turn(descriptor: int, *, longest: float = _LONGEST_TURN) -> Iterator[Non
 
 
 def join(descriptor: int) -> None:
-    """Count this process among the users; only in its own turn, so nobody can be in the way."""
+    """Take the users lock, shared; only while holding the control lock, so it is free."""
     if not _lock(descriptor, fcntl.LOCK_SH):
-        raise EmbeddedPostgresError("a process that is no hango keeps the users of Postgres locked")
+        raise EmbeddedPostgresError("a process other than hango holds users.lock in the data folder")
 
 
 def leave(descriptor: int) -> bool:
-    """Leave the users; return whether this process was the last.  Only in its own turn."""
+    """Release the users lock; return whether this process was the last user.
+
+    Only while holding the control lock.
+    """
     fcntl.flock(descriptor, fcntl.LOCK_UN)
     return _lock(descriptor, fcntl.LOCK_EX)
 
@@ -75,7 +78,7 @@ def _lock(descriptor: int, kind: int) -> bool:
         return False
     except OSError as error:
         raise EmbeddedPostgresError(
-            f"the file system of the data folder has no locks ({error}).  "
+            f"the file system of the data folder does not support locks ({error}).  "
             "Set HANGO_DATA_DIR to a local disk"
         ) from error
     return True

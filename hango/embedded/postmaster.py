@@ -1,8 +1,7 @@
-"""The running server: seeing it, starting it, stopping it.
+"""Finding, starting and stopping the server process.
 
-One rule: the truth is ``postmaster.pid``, which Postgres writes, and whether that process is a Postgres
-of this cluster; so a server that somebody restarted from outside is seen as well.  Only in one's own
-turn.  Used within this package only.
+A server runs if ``postmaster.pid``, which Postgres writes, names a live Postgres of this cluster; so a
+server that an operator restarted is found, too.  Only while holding the control lock.
 """
 
 from __future__ import annotations
@@ -18,27 +17,27 @@ from pathlib import Path
 import attrs
 
 from hango.embedded.binaries import Installation
-from hango.embedded.os_user import Account
+from hango.embedded.os_user import OsUser
 from hango.embedded.paths import PORT, Folders, open_private
 from hango.errors import EmbeddedPostgresError
 
-_LONGEST_START = 300.0  # seconds; after a crash it reads the log of what was being written
-_LONGEST_STOP = 60.0  # seconds; writes out what is in memory
-_PAUSE = 0.02  # seconds between two looks
-_ORPHANS_GO = 30.0  # seconds; processes of a server that was killed end by themselves
-_LONGEST_LOG = 10_000_000  # bytes; a longer one is put aside at the next start
-_LONGEST_QUOTE = 2000  # characters of the log in an error
+_START_TIMEOUT = 300.0  # seconds; includes crash recovery
+_STOP_TIMEOUT = 60.0  # seconds; includes a checkpoint
+_PAUSE = 0.02  # seconds between two tries
+_ORPHANS_TIMEOUT = 30.0  # seconds; child processes of a killed server end by themselves
+_MAX_LOG = 10_000_000  # bytes; a longer one is renamed at the next start
+_MAX_QUOTE = 2000  # characters of the log in an error
 _SETTING = re.compile(r"[a-z_][a-z0-9_.]*", re.ASCII)
-# Detaches from whoever starts it: the server is nobody's child, and no key pressed here reaches it.
+# Detached: not a child of this process, and Ctrl-C in its terminal does not reach it.
 _DETACHED = 'log="$1"; shift; "$@" >>"$log" 2>&1 </dev/null & echo $!'
 
 
 @attrs.frozen
 class Postmaster:
-    """What ``postmaster.pid`` says of a live server.
+    """A live server, as described in its ``postmaster.pid``.
 
     Attributes:
-        socket: the folder of its socket; None while it has not made one.
+        socket: the folder of its socket; None while it has none.
         status: ``starting``, ``ready``, ``stopping`` or ``standby``.
     """
 
@@ -64,16 +63,16 @@ def find_postmaster(cluster: Path) -> Postmaster | None:
 
 
 def serves(pid: int, cluster: Path) -> bool:
-    """Tell whether process *pid* lives and is a Postgres of *cluster*, not one that got its number."""
+    """Return whether process *pid* is a live Postgres of *cluster*, not one that reuses its number."""
     try:
-        # a Postgres works in its cluster; Linux tells, to whom may look into the process
+        # the working directory of a Postgres is its cluster; only Linux has /proc
         return os.path.samefile(f"/proc/{pid}/cwd", cluster)  # noqa: PTH121 - a link only the kernel follows
     except OSError:
         return f"-D {cluster}" in _command_line(pid)
 
 
 def _command_line(pid: int) -> str:
-    """Return the command line of *pid*; empty when there is no such process, or only its remains."""
+    """Return the command line of *pid*; empty if there is no such process, or it is a zombie."""
     if Path("/proc/self/cmdline").exists():
         try:
             line = Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -87,22 +86,22 @@ def _command_line(pid: int) -> str:
 
 
 def start(
-    folders: Folders, installation: Installation, account: Account, settings: Mapping[str, str]
+    folders: Folders, installation: Installation, os_user: OsUser, settings: Mapping[str, str]
 ) -> None:
-    """Start the server, in a process session of its own, and wait until it is ready.
+    """Start the server in a new process session, and wait until it is ready.
 
-    Everything it needs is in its command line and the cluster, so that it can be restarted from there.
+    All it needs is in its command line and its cluster, so that it can restart from there.
 
     Raises:
-        EmbeddedPostgresError: it did not start; has the end of its log.
+        EmbeddedPostgresError: it did not start; the message has the end of its log.
     """
-    _drop_stale_locks(folders, account)
-    _prepare_log(folders.log, account)
-    command = _command(folders, installation, account, settings)
-    until = time.monotonic() + _ORPHANS_GO
+    _drop_stale_locks(folders, os_user)
+    _prepare_log(folders.log, os_user)
+    command = _command(folders, installation, os_user, settings)
+    until = time.monotonic() + _ORPHANS_TIMEOUT
     while True:
         said = _Log.at_end(folders.log)
-        done = account.run(
+        done = os_user.run(
             ["/bin/sh", "-c", _DETACHED, "sh", folders.log, *command],
             library_path=installation.libraries,
         )
@@ -116,32 +115,32 @@ def start(
 
 
 def _command(
-    folders: Folders, installation: Installation, account: Account, settings: Mapping[str, str]
+    folders: Folders, installation: Installation, os_user: OsUser, settings: Mapping[str, str]
 ) -> list[str]:
     wanted = {
         "listen_addresses": "",
         "port": str(PORT),
-        "unix_socket_directories": str(folders.socket(account)),
+        "unix_socket_directories": str(folders.socket(os_user)),
         "unix_socket_permissions": "0700",
-        # several processes, each with a pool, and somebody who looks
+        # several processes, each with a pool, and an operator with psql
         "max_connections": "200",
         **settings,
     }
     for name in wanted:
         if not _SETTING.fullmatch(name):
-            raise EmbeddedPostgresError(f"{name!r} is no name of a setting of Postgres")
+            raise EmbeddedPostgresError(f"{name!r} is not the name of a Postgres setting")
     options = [part for name, value in wanted.items() for part in ("-c", f"{name}={value}")]
     return [str(installation.bindir / "postgres"), "-D", str(folders.cluster), *options]
 
 
 def _became_ready(cluster: Path, pid: int) -> bool:
-    """Wait for the server that was started as *pid*, or another one, to be ready; False: it ended."""
+    """Wait until the server is ready; return False if process *pid* ended instead."""
 
     def settled() -> bool:
         postmaster = find_postmaster(cluster)
         return postmaster.status == "ready" if postmaster else not _is_alive(pid)
 
-    _wait(settled, _LONGEST_START, "Postgres has been starting")
+    _wait(settled, _START_TIMEOUT, "Postgres has been starting")
     return find_postmaster(cluster) is not None
 
 
@@ -149,28 +148,28 @@ def wait_until_settled(cluster: Path) -> Postmaster | None:
     """Wait while a server is starting or stopping; return the one that is ready, or None.
 
     Raises:
-        EmbeddedPostgresError: it does neither.
+        EmbeddedPostgresError: it did not finish in time.
     """
 
     def settled() -> bool:
         postmaster = find_postmaster(cluster)
         return postmaster is None or postmaster.status == "ready"
 
-    _wait(settled, _LONGEST_START, "Postgres has been starting or stopping")
+    _wait(settled, _START_TIMEOUT, "Postgres has been starting or stopping")
     return find_postmaster(cluster)
 
 
 def stop(cluster: Path) -> None:
-    """Stop the server, if it runs, and wait until it has; connections there still are, are ended.
+    """Stop the server, if it runs, and wait until it has ended; open connections are closed.
 
     Raises:
-        EmbeddedPostgresError: it does not stop.
+        EmbeddedPostgresError: it did not stop in time.
     """
     postmaster = find_postmaster(cluster)
     if postmaster is None:
         return
     os.kill(postmaster.pid, signal.SIGINT)  # what Postgres calls a fast shutdown
-    _wait(lambda: find_postmaster(cluster) is None, _LONGEST_STOP, "Postgres has been stopping")
+    _wait(lambda: find_postmaster(cluster) is None, _STOP_TIMEOUT, "Postgres has been stopping")
 
 
 def _wait(condition: Callable[[], bool], longest: float, what: str) -> None:
@@ -182,7 +181,7 @@ def _wait(condition: Callable[[], bool], longest: float, what: str) -> None:
 
 
 def _is_number_taken(pid: int) -> bool:
-    """Tell whether *pid* is a process, or what is left of one until its parent notices its end."""
+    """Return whether a process or zombie has number *pid*."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -203,14 +202,13 @@ def _is_alive(pid: int) -> bool:
     return state not in (b"Z", b"X")
 
 
-def _drop_stale_locks(folders: Folders, account: Account) -> None:
-    """Remove lock files of a former server whose number some other process has, as after a reboot.
+def _drop_stale_locks(folders: Folders, os_user: OsUser) -> None:
+    """Remove lock files of an earlier server if another process has its number, as after a reboot.
 
-    Postgres itself removes one whose process is gone, but believes one whose number is taken, if only
-    by the remains of a server that was killed.  It still notices, by the shared memory, when processes
-    of a former server are alive.
+    Postgres itself removes a lock file if no process has the number, but trusts one whose number is
+    taken, even by a zombie.  It still detects live processes of an earlier server, by shared memory.
     """
-    socket_lock = folders.socket(account) / f".s.PGSQL.{PORT}.lock"
+    socket_lock = folders.socket(os_user) / f".s.PGSQL.{PORT}.lock"
     for file in (folders.cluster / "postmaster.pid", socket_lock):
         pid = _first_number(file)
         if pid is not None and _is_number_taken(pid) and not serves(pid, folders.cluster):
@@ -218,9 +216,9 @@ def _drop_stale_locks(folders: Folders, account: Account) -> None:
 
 
 def _first_number(file: Path) -> int | None:
-    """Return the process that *file*, a lock file of Postgres, names; None if there is no such file."""
+    """Return the process number in *file*, a lock file of Postgres; None if there is no such file."""
     lines = _lines(file)
-    # Postgres writes it negative for one that serves no clients
+    # negative in single-user mode
     number = lines[0].strip().removeprefix("-") if lines else ""
     return int(number) if number.isdecimal() else None
 
@@ -232,15 +230,15 @@ def _lines(file: Path) -> list[str]:
         return []
 
 
-def _prepare_log(log: Path, account: Account) -> None:
-    if log.exists() and log.stat().st_size > _LONGEST_LOG:
+def _prepare_log(log: Path, os_user: OsUser) -> None:
+    if log.exists() and log.stat().st_size > _MAX_LOG:
         log.rename(log.with_suffix(".log.old"))
-    os.close(open_private(log, account))
+    os.close(open_private(log, os_user))
 
 
 @attrs.frozen
 class _Log:
-    """The log from a place on."""
+    """The part of the log after a position."""
 
     path: Path
     start: int
@@ -250,7 +248,7 @@ class _Log:
         return cls(path, path.stat().st_size)
 
     def since(self) -> str:
-        """Return what was said since, or the end of it if that is long."""
+        """Return what was logged since; only the end if it is long."""
         with self.path.open("rb") as file:
             file.seek(self.start)
-            return file.read().decode(errors="replace").strip()[-_LONGEST_QUOTE:]
+            return file.read().decode(errors="replace").strip()[-_MAX_QUOTE:]

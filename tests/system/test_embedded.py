@@ -172,7 +172,7 @@ def test_a_start_that_fails_says_why_and_leaves_nothing(data_dir: Path) -> None:
 def test_a_setting_is_a_name_and_nothing_else(data_dir: Path) -> None:
     """A name that would become another option is refused."""
     with (
-        pytest.raises(EmbeddedPostgresError, match="no name of a setting"),
+        pytest.raises(EmbeddedPostgresError, match="not the name of a Postgres setting"),
         embedded_postgres(data_dir, settings={"fsync=off -c x": "1"}),
     ):
         raise AssertionError

@@ -14,7 +14,7 @@ import pytest
 
 from hango.embedded import binaries_for_root, embedded_postgres
 from hango.embedded.binaries import find_installation
-from hango.embedded.os_user import choose_account
+from hango.embedded.os_user import choose_os_user
 
 from support.embedded import (
     FAST,
@@ -64,7 +64,7 @@ def test_a_root_that_cannot_become_another_user_is_told_so(folder: Path) -> None
     without = [setpriv, "--bounding-set=-setuid,-setgid", "--inh-caps=-setuid,-setgid"]
     command = [*without, sys.executable, str(PEER), str(folder / "data")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert "this root may not become user nobody" in done.stderr
+    assert "root may not switch to user nobody" in done.stderr
     assert not (folder / "data").exists()
 
 
@@ -132,7 +132,7 @@ def test_copies_others_could_change_are_not_used(folder: Path, monkeypatch: pyte
     monkeypatch.setattr(binaries_for_root, "COPIES", folder / "copies")
     (folder / "copies").mkdir()
     (folder / "copies").chmod(0o777)
-    assert "not root's alone" in refused(folder / "data", _private_copy(folder))
+    assert "writable by root only" in refused(folder / "data", _private_copy(folder))
 
 
 def test_a_private_folder_that_is_no_installation_is_not_copied(
@@ -152,7 +152,7 @@ def test_a_private_folder_that_is_no_installation_is_not_copied(
 
 def _private_copy(folder: Path) -> Path:
     """Put the programs into a folder that only root may enter; return where."""
-    account = choose_account(folder / "none", folder)
+    account = choose_os_user(folder / "none", folder)
     bindir = find_installation(None, account, folder / "none").bindir
     prefix = bindir.parent
     private = folder / "private"

@@ -11,7 +11,7 @@ import pytest
 
 from hango.embedded import embedded_postgres
 from hango.embedded.binaries import find_installation
-from hango.embedded.os_user import choose_account
+from hango.embedded.os_user import choose_os_user
 
 from support.embedded import (
     FAST,
@@ -72,7 +72,7 @@ def test_an_existing_empty_folder_works(folder: Path) -> None:
 def test_a_socket_folder_somebody_else_may_enter_is_refused(folder: Path) -> None:
     """Whoever could put a socket there could be taken for the database."""
     data_dir = folder / ("x" * 120)
-    account = choose_account(folders_of(data_dir).cluster, data_dir)
+    account = choose_os_user(folders_of(data_dir).cluster, data_dir)
     socket = folders_of(data_dir).socket(account)
     socket.mkdir()
     try:
@@ -137,7 +137,7 @@ def test_something_else_in_place_of_the_cluster_is_left_alone(folder: Path) -> N
     """What is no cluster is not overwritten."""
     (folder / "postgres").mkdir()
     (folder / "postgres" / "letter").write_text("dear")
-    account = choose_account(folder / "none", folder)
+    account = choose_os_user(folder / "none", folder)
     account.own(folder / "postgres")
     assert "PG_VERSION" in refused(folder)
     assert (folder / "postgres" / "letter").read_text() == "dear"
@@ -184,13 +184,13 @@ def test_a_prerelease_is_its_version(folder: Path) -> None:
     for name in ("postgres", "initdb"):
         (folder / name).write_text("#!/bin/sh\necho 'postgres (PostgreSQL) 19beta1'\n")
         (folder / name).chmod(0o755)
-    account = choose_account(folder / "none", folder)
+    account = choose_os_user(folder / "none", folder)
     assert find_installation(folder, account, folder / "none").major == 19
 
 
 def test_the_installation_that_made_a_cluster_goes_on_serving_it(folder: Path) -> None:
     """A newer Postgres that is preferred for new folders does not lock old data out."""
-    account = choose_account(folder / "none", folder)
+    account = choose_os_user(folder / "none", folder)
     preferred = find_installation(None, account, folder / "none")
     older = next(
         (

@@ -12,7 +12,7 @@ import pytest
 
 from hango.embedded import embedded_postgres
 from hango.embedded.binaries import find_installation
-from hango.embedded.os_user import choose_account
+from hango.embedded.os_user import choose_os_user
 from hango.embedded.postmaster import serves
 
 from support.embedded import (
@@ -70,7 +70,7 @@ def test_its_own_command_line_restarts_it(data_dir: Path) -> None:
 
 def _run_detached(data_dir: Path, command: list[bytes]) -> None:
     folders = folders_of(data_dir)
-    account = choose_account(folders.cluster, data_dir)
+    account = choose_os_user(folders.cluster, data_dir)
     line = ["/bin/sh", "-c", '"$@" >/dev/null 2>&1 </dev/null &', "sh", *map(os.fsdecode, command)]
     assert account.run(line).returncode == 0
 
@@ -80,7 +80,7 @@ def test_pg_ctl_restarts_it(data_dir: Path) -> None:
     with embedded_postgres(data_dir, settings=FAST) as dsn:
         folders, server = folders_of(data_dir), running(data_dir)
         assert server
-        account = choose_account(folders.cluster, data_dir)
+        account = choose_os_user(folders.cluster, data_dir)
         bindir = find_installation(None, account, folders.cluster).bindir
         log = folders.cluster / "restart.log"
         command: list[str | Path] = [
@@ -116,7 +116,7 @@ def test_a_pid_file_whose_number_went_to_another_process_is_stale(data_dir: Path
     with embedded_postgres(data_dir, settings=FAST):
         old = (folders_of(data_dir).cluster / "postmaster.pid").read_text().split("\n")
     folders = folders_of(data_dir)
-    account = choose_account(folders.cluster, data_dir)
+    account = choose_os_user(folders.cluster, data_dir)
     stranger = int(account.run(["/bin/sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!"]).stdout)
     try:
         (folders.cluster / "postmaster.pid").write_text("\n".join([str(stranger), *old[1:]]))
