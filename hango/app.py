@@ -24,7 +24,7 @@ from hango.db.migrations import migrate
 from hango.db.pool import Pool, open_pool
 from hango.embedded import embedded_postgres
 from hango.errors import ConfigError
-from hango.plugins import Plugins
+from hango.plugins import Plugins, make_providers
 from hango.plugins import load_plugins as load_modules
 from hango.providers import DemoProvider, OpenAIProvider
 from hango.store import Stores
@@ -123,7 +123,7 @@ async def work(
         task_status: started once it looks for runs.
     """
     worker = _worker_settings(settings)
-    providers = {name: factory() for name, factory in plugins.providers.items()}
+    providers = make_providers(plugins)
     # A fresh owner at each start: a process that comes back is somebody else, and what it had before
     # it died is taken back like anybody's.
     queue = RunQueue(pool, uuid4(), settings.run_lease_ttl, settings.run_max_reclaims, only)

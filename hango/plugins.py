@@ -1,7 +1,7 @@
-"""Plug-ins: what modules named in ``HANGO_PLUGINS`` add to a process.
+"""Plug-ins: modules of ``HANGO_PLUGINS`` that register tools, providers, guardrails and verifiers.
 
-Rule: a plug-in that cannot be used stops the start, with a `RegistrationError` that names its module; a
-process never runs with half of what it was told to have.  Only ``hango.app`` loads them.
+Rule: a plug-in that cannot be used stops the start of the process with a `RegistrationError` naming
+its module.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ T = TypeVar("T")
 
 @attrs.define
 class Plugins:
-    """What plug-ins register with: handed to each one's ``register(plugins)``.
+    """What plug-ins have registered; the argument of each one's ``register(plugins)``.
 
     Attributes:
         registry: all tools.
-        providers: factories by the name agents choose them by.
-        guardrails, verifiers: by the name agents choose them by; `all_todos_done` is there already.
+        providers: factories, by the name that agents select them by.
+        guardrails: by the name that agents select them by.
+        verifiers: by the name that agents select them by; `all_todos_done` is always registered.
     """
 
     registry: Registry = attrs.field(factory=Registry)
@@ -43,15 +44,15 @@ class Plugins:
         """Add a tool.
 
         Raises:
-            RegistrationError: it is none, or its name is taken.
+            RegistrationError: it is not a tool, or its name is taken.
         """
         self.registry.register(t)
 
     def provider(self, name: str, factory: ProviderFactory) -> None:
-        """Add a provider; *factory* makes it, once, when the process starts.
+        """Add a provider; *factory* is called once, when the process starts.
 
         Raises:
-            RegistrationError: the name is taken or not a name, or the factory cannot be called.
+            RegistrationError: the name is taken or not valid, or the factory cannot be called.
         """
         _add(self.providers, "provider", name, factory)
 
@@ -59,7 +60,7 @@ class Plugins:
         """Add a guardrail; see `hango.Guardrail`.
 
         Raises:
-            RegistrationError: the name is taken or not a name, or *guardrail* cannot be called.
+            RegistrationError: the name is taken or not valid, or *guardrail* cannot be called.
         """
         _add(self.guardrails, "guardrail", name, guardrail)
 
@@ -67,7 +68,7 @@ class Plugins:
         """Add a verifier, for completion gates; see `hango.Verifier`.
 
         Raises:
-            RegistrationError: the name is taken or not a name, or *verifier* cannot be called.
+            RegistrationError: the name is taken or not valid, or *verifier* cannot be called.
         """
         _add(self.verifiers, "verifier", name, verifier)
 
@@ -83,18 +84,17 @@ def _add(registered: dict[str, T], kind: str, name: str, function: T) -> None:
 
 
 def load_plugins(modules: Sequence[str], plugins: Plugins) -> None:
-    """Import each of *modules*, in order, and let it register.
+    """Import each of *modules*, in order, and call its ``register``.
 
     Raises:
-        RegistrationError: at the first that cannot be used; names it.
+        RegistrationError: the first that cannot be used; it is named.
     """
     for module in modules:
         try:
             _load(module, plugins)
-        except (
-            Exception,
-            SystemExit,
-        ) as error:  # whatever foreign code does at import: it is its fault
+        except KeyboardInterrupt:  # Ctrl-C while the process starts
+            raise
+        except BaseException as error:  # the border to foreign code
             reason = error if isinstance(error, RegistrationError) else describe(error)
             raise RegistrationError(f"plug-in {module}: {reason}") from error
 
@@ -106,3 +106,27 @@ def _load(module: str, plugins: Plugins) -> None:
     if inspect.iscoroutinefunction(register):
         raise RegistrationError("its register(plugins) is async; it must be a plain function")
     register(plugins)
+
+
+def make_providers(plugins: Plugins) -> dict[str, Provider]:
+    """Make each registered provider, by its name.
+
+    Raises:
+        RegistrationError: a factory raised, or what it made is not a provider; names it.
+    """
+    return {name: _made(name, factory) for name, factory in plugins.providers.items()}
+
+
+def _made(name: str, factory: ProviderFactory) -> Provider:
+    try:
+        provider = factory()
+        fits = callable(provider.stream)
+        its_name: object = provider.name
+    except KeyboardInterrupt:  # Ctrl-C while the process starts
+        raise
+    except BaseException as error:  # the border to foreign code
+        raise RegistrationError(f"provider {name}: {describe(error)}") from error
+    if not fits or not isinstance(its_name, str):
+        kind = type(provider).__name__
+        raise RegistrationError(f"provider {name}: a {kind} has no stream(request) or no name")
+    return provider

@@ -60,6 +60,17 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
+def is_ctrl_c(error: BaseException) -> bool:
+    """Return whether *error*, raised in this task, is Ctrl-C and not an error of foreign code.
+
+    Under trio's protection Ctrl-C is raised in the main task only; there it cannot be told apart.
+    """
+    if not any(isinstance(leaf, KeyboardInterrupt) for leaf in leaves(error)):
+        return False
+    nursery = trio.lowlevel.current_task().parent_nursery
+    return nursery is None or nursery.parent_task is trio.lowlevel.current_root_task()
+
+
 def _named(error: BaseException) -> str:
     name = cut_text(_read(lambda: type(error).__name__, "unnamed error"), 200)
     message = error_message(error)

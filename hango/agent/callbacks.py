@@ -14,6 +14,7 @@ from typing import TypeVar, cast
 import attrs
 import trio
 
+from hango.safe_errors import is_ctrl_c
 from hango.threads import Threads, is_async
 
 T = TypeVar("T")
@@ -39,7 +40,7 @@ class Raised:
     error: BaseException
 
 
-# Like a tool, a function that raises KeyboardInterrupt is one that failed; Ctrl-C is not.
+# A function that raises KeyboardInterrupt is one that failed; Ctrl-C is not.
 @trio.lowlevel.enable_ki_protection
 async def call_user_function(function: Callable[[T], object], about: T, threads: Threads) -> object:
     """Return what *function* returns for *about*, awaited where necessary, or `Raised`.
@@ -49,7 +50,9 @@ async def call_user_function(function: Callable[[T], object], about: T, threads:
     """
     try:
         answer: object = await _answer(function, about, threads)
-    except BaseException as error:  # noqa: BLE001  # the border to foreign code; a cancel is raised anew
+    except BaseException as error:  # the border to foreign code; a cancel is raised anew
+        if is_ctrl_c(error):
+            raise
         answer = Raised(error)
     await trio.lowlevel.checkpoint_if_cancelled()
     return answer

@@ -40,6 +40,7 @@ from hango.agent.ports import (
     Toolbox,
     Transcript,
 )
+from hango.agent.provider_border import provider_name
 from hango.agent.tool_calls import run_tool_calls
 from hango.codec import blocks_from_json, blocks_to_json, clean_json
 from hango.domain import (
@@ -163,7 +164,7 @@ class AgentLoop:
         turn = self._finished + 1
         request = build_request(
             [*self.transcript.messages, *self._input],
-            provider=self.provider.name,
+            provider=provider_name(self.provider),
             model=self.model,
             system_prompt=self.system_prompt,
             tools=self.tools.definitions(),

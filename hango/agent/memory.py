@@ -1,6 +1,6 @@
-"""What a run leaves, in memory: for runs outside a database, and for tests of what runs in one.
+"""In-memory Transcript and Ledger, for runs in this process and for tests.
 
-One rule: it keeps what the stored one keeps, and so decides the same; only, it dies with the process.
+They decide as the ones in Postgres do; but what they record is lost with the process.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ from hango.errors import StateConflict
 
 @attrs.define
 class MemoryLedger:
-    """The calls that were begun, whoever executes them; fits `hango.domain.Ledger`.
+    """The calls that were started; implements `hango.domain.Ledger`.
 
-    To see what a tool does when its turn is driven again, call it with a ledger that has seen its
-    context before.
+    To see what a tool does when its turn is replayed, call it twice with one ledger and one context.
 
     Attributes:
-        calls: what is recorded, by run, turn and ordinal, in the order of the beginnings.
+        calls: the records by run, turn and ordinal, in the order in which the calls started.
     """
 
     calls: dict[tuple[UUID, int, int], EarlierCall] = attrs.field(factory=dict)
@@ -41,31 +40,31 @@ class MemoryLedger:
     async def begin(
         self,
         context: ToolContext,
-        tool: str,  # noqa: ARG002 - kept for people, and no one reads here
+        tool: str,  # noqa: ARG002 - the stored ledger keeps it for people
         effects: Effects,
     ) -> EarlierCall | None:
-        """Record a call, unless it was begun before; return what there was."""
+        """Record a call, unless it was started before; return the former record."""
         await trio.lowlevel.checkpoint()
         earlier = self.calls.get(_key(context))
         self.calls.setdefault(_key(context), EarlierCall(effects))
         return earlier
 
     async def earlier(self, context: ToolContext) -> EarlierCall | None:
-        """Return what there is of a call."""
+        """Return the record of a call; None if it was not started."""
         await trio.lowlevel.checkpoint()
         return self.calls.get(_key(context))
 
     async def finish(self, context: ToolContext, result: Result) -> None:
-        """Record what a call came to.
+        """Record the result of a call.
 
         Raises:
-            StateConflict: it was never begun.
+            StateConflict: it was not started.
         """
         await trio.lowlevel.checkpoint()
-        begun = self.calls.get(_key(context))
-        if begun is None:
-            raise StateConflict("the call was never begun")
-        self.calls[_key(context)] = attrs.evolve(begun, result=result)
+        started = self.calls.get(_key(context))
+        if started is None:
+            raise StateConflict("the call was not started")
+        self.calls[_key(context)] = attrs.evolve(started, result=result)
 
 
 def _key(context: ToolContext) -> tuple[UUID, int, int]:
@@ -74,7 +73,7 @@ def _key(context: ToolContext) -> tuple[UUID, int, int]:
 
 @attrs.define(eq=False)
 class MemoryTranscript:
-    """A conversation that one run has to itself; fits `hango.agent.ports.Transcript`."""
+    """The messages of one run; implements `hango.agent.ports.Transcript`."""
 
     _session_id: UUID = attrs.field(factory=new_id, init=False)
     _messages: list[Message] = attrs.field(factory=list, init=False)
@@ -85,7 +84,7 @@ class MemoryTranscript:
         return tuple(self._messages)
 
     async def append(self, messages: Sequence[NewMessage]) -> None:
-        """Keep *messages*."""
+        """Add *messages* at the end."""
         await trio.lowlevel.checkpoint()
         first = len(self._messages) + 1
         for seq, message in enumerate(messages, first):
@@ -96,6 +95,6 @@ class MemoryTranscript:
             self._messages.append(stored)
 
     async def end_turn(self, boundary: TurnEnd) -> bool:
-        """Keep the end of a turn; the run may always go on."""
+        """Add the end of a turn; the run may always go on."""
         await self.append([boundary.message])
         return True

@@ -16,6 +16,7 @@ import trio
 from hango.agent.accumulator import Accumulator, ModelAnswer
 from hango.agent.history import repair_history
 from hango.agent.ports import EventSink, Provider
+from hango.agent.provider_border import as_provider_error, check_event, closing
 from hango.codec import clean_text, cut_text
 from hango.domain import (
     ErrorCode,
@@ -31,6 +32,7 @@ from hango.domain import (
     Usage,
 )
 from hango.errors import ContextExceeded, ProviderError, ProviderStreamBroken, UnsupportedStop
+from hango.safe_errors import error_message, is_ctrl_c
 
 # Seconds before the second try; doubled for each later one up to MAX_DELAY, then shortened by a random
 # part of up to JITTER.  The model vendors' own clients use these numbers.
@@ -41,6 +43,8 @@ JITTER = 0.25
 MAX_RETRY_AFTER = 60.0
 # Seconds; a longer `Retry-After` is a mistake, such as a point in time, and is ignored.
 ABSURD_RETRY_AFTER = 86_400.0
+# Events of a stream between two checkpoints.
+CHECKPOINT_EVERY = 8
 # Bytes of a run's error message.
 MAX_ERROR = 1000
 
@@ -100,7 +104,7 @@ async def call_model(
     for failures in itertools.count(1):
         accumulator = new_accumulator()
         try:
-            await _stream(provider, request, accumulator, run_id, events)
+            await _stream_safely(provider, request, accumulator, run_id, events)
         except ProviderError as error:
             if failures >= tries or not accumulator.empty or not _may_be_retried(error):
                 raise
@@ -112,6 +116,34 @@ async def call_model(
     return accumulator.answer()
 
 
+# Under this protection Ctrl-C is raised in the main task only; in any other task a KeyboardInterrupt is
+# the provider's.
+@trio.lowlevel.enable_ki_protection
+async def _stream_safely(
+    provider: Provider,
+    request: ProviderRequest,
+    accumulator: Accumulator,
+    run_id: UUID,
+    events: EventSink,
+) -> None:
+    """Fill *accumulator*; the border to the provider, which may be a plug-in's.
+
+    Raises:
+        ProviderError: for whatever the provider raised, `SystemExit` and the like included; only a
+            cancellation from outside is raised as it is.
+    """
+    try:
+        await _stream(provider, request, accumulator, run_id, events)
+    except BaseException as error:  # the border to foreign code; a cancel is raised anew
+        if is_ctrl_c(error):
+            raise
+        await trio.lowlevel.checkpoint_if_cancelled()
+        failure = as_provider_error(error)
+        # Once the answer is complete, an error while closing the connection does not matter.
+        if not accumulator.finished:
+            raise failure from None
+
+
 async def _stream(
     provider: Provider,
     request: ProviderRequest,
@@ -119,17 +151,17 @@ async def _stream(
     run_id: UUID,
     events: EventSink,
 ) -> None:
-    try:
-        async with provider.stream(request) as stream:
-            async for event in stream:
-                accumulator.push(event)
-                events.emit(Streamed(run_id, request.turn, event))
-                if accumulator.finished:
-                    break
-    except ProviderError:
-        # Once the answer is complete, an error while closing the connection does not matter.
-        if not accumulator.finished:
-            raise
+    async with provider.stream(request) as stream, closing(stream):
+        number = 0
+        async for event in stream:
+            check_event(event)
+            accumulator.push(event)
+            events.emit(Streamed(run_id, request.turn, event))
+            if accumulator.finished:
+                break
+            number += 1
+            if number % CHECKPOINT_EVERY == 0:  # a provider may yield without ever waiting
+                await trio.lowlevel.checkpoint()
     if not accumulator.finished:
         message = "the stream ended before the answer did"
         raise ProviderStreamBroken(message, code="stream_ended", retryable=True)
@@ -172,7 +204,7 @@ def run_error(error: ProviderError, *, arrived: bool) -> RunError:
             code = ErrorCode.PROVIDER_STREAM_BROKEN
         case _:
             code = ErrorCode.PROVIDER_ERROR
-    return RunError(code, cut_text(f"{error.code}: {error}", MAX_ERROR))
+    return RunError(code, cut_text(f"{error.code}: {error_message(error)}", MAX_ERROR))
 
 
 # --- the answer -----------------------------------------------------------------------------

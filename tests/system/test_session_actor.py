@@ -57,15 +57,45 @@ async def test_a_run_that_ends_well_is_settled_and_its_slot_freed(
     ]
 
 
+@pytest.mark.rule(27)
+@pytest.mark.parametrize("error", [RuntimeError("quoted prompt"), SystemExit("quoted prompt")])
+async def test_what_a_provider_raises_fails_its_run_and_is_logged_without_content(
+    world: SeededTenant,
+    nursery: trio.Nursery,
+    caplog: pytest.LogCaptureFixture,
+    error: BaseException,
+) -> None:
+    """R-F1: nobody claims it again; the row says what it was, the log has type and frames."""
+
+    def broken(_: object) -> TextBlock:
+        raise error
+
+    on = await stage(world, nursery, workshop(FakeProvider(broken), Gate()))
+    with caplog.at_level(logging.INFO):
+        run = await on.execute()
+    kind = type(error).__name__
+    assert run.state is RunState.FAILED
+    assert run.error
+    assert run.error.code is ErrorCode.PROVIDER_ERROR
+    assert run.error.message == f"unexpected_error: the provider raised {kind}: quoted prompt"
+    assert run.stopped_by == "provider_error"
+    lines = "\n".join(TextLines().format(record) for record in caplog.records)
+    assert kind in lines
+    assert "test_session_actor.broken" in lines
+    assert "quoted" not in lines
+    assert not on.address.stopped.is_set()
+    assert [message.role for message in await on.stored()] == ["user"], "its input is kept"
+
+
 async def test_an_unexpected_error_fails_the_run_as_internal_and_tells_no_content(
     world: SeededTenant, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The row names the type, the log has the frames; the message, which may quote, is nowhere."""
 
-    def broken(_: object) -> TextBlock:
+    async def prepare(_: Claim, __: Sequence[Message]) -> RunOutcome:
         raise RuntimeError("quoted prompt")
 
-    on = await stage(world, nursery, workshop(FakeProvider(broken), Gate()))
+    on = await stage(world, nursery, prepare)
     with caplog.at_level(logging.INFO):
         run = await on.execute()
     assert run.state is RunState.FAILED
@@ -79,7 +109,6 @@ async def test_an_unexpected_error_fails_the_run_as_internal_and_tells_no_conten
     assert "test_session_actor.py" in lines
     assert "quoted" not in lines
     assert not on.address.stopped.is_set()
-    assert [message.role for message in await on.stored()] == ["user"], "its input is kept"
 
 
 @pytest.mark.parametrize("error", [ValueError("bug"), ExceptionGroup("", [ValueError("bug")])])

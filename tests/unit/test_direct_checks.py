@@ -213,11 +213,11 @@ async def test_a_cancelled_run_is_cancelled_and_its_loop_can_run_again() -> None
         assert loop.status == "idle"
 
 
-async def test_what_a_provider_raises_that_is_no_error_of_one_gets_out() -> None:
-    """A mistake in a provider is no outcome; the loop is left in order."""
+async def test_what_a_provider_raises_is_the_outcome() -> None:
+    """R-F1: also a mistake in a script of a test; the loop is left in order."""
     provider = FakeProvider([])
     async with Toolkit() as toolkit:
         loop = Agent("a").loop(provider, toolkit)
-        with pytest.raises(AssertionError, match="script of 0 answers"):
-            await loop.run("do it")
-    assert loop.status == "error"
+        outcome = await loop.run("do it")
+    assert outcome.status == loop.status == "error"
+    assert "AssertionError: call 1 of a script of 0 answers" in outcome.stopped_by

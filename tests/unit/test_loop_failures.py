@@ -246,12 +246,12 @@ async def test_an_error_while_closing_does_not_spoil_a_whole_answer() -> None:
     assert bench.sink.of(Retrying) == []
 
 
-async def test_errors_that_are_nobodys_plan_are_not_swallowed() -> None:
-    """A broken provider plug-in fails the run at its border, where what arrived is still at hand."""
+async def test_errors_that_are_nobodys_plan_fail_the_run() -> None:
+    """R-F1: a broken provider plug-in fails the run at its border, where what arrived is at hand."""
     bench = Bench([Answer((SO, KeyError("choices")))])
-    loop = bench.loop()
-    with pytest.raises(KeyError):
-        await bench.execute(loop)
-    bench.settle(loop.failed(RunError(ErrorCode.INTERNAL, "internal error")))
+    outcome = await bench.run()
+    assert outcome.error is not None
+    assert outcome.error.code is ErrorCode.PROVIDER_STREAM_BROKEN
+    assert outcome.error.message == "unexpected_error: the provider raised KeyError: 'choices'"
     assert bench.story() == ["0 user text", "1 assistant text partial"]
     assert bench.provider.closed == 1

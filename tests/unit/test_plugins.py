@@ -9,7 +9,8 @@ import pytest
 
 from hango import Plugins
 from hango.errors import RegistrationError
-from hango.plugins import ProviderFactory, load_plugins
+from hango.plugins import ProviderFactory, load_plugins, make_providers
+from hango.testing import FakeProvider
 
 Write = Callable[[str, str], str]
 
@@ -73,6 +74,8 @@ REMOTE = "import hango\nSCHEMA = {'type': 'object', '$ref': 'http://x/'}\n"
         ("import no_such_module_anywhere", "no_such_module_anywhere"),
         ("raise ValueError('at import')", "at import"),
         ("raise SystemExit(1)", "SystemExit"),
+        ("raise GeneratorExit", "GeneratorExit"),
+        ("raise BaseExceptionGroup('x', [SystemExit(1)])", "SystemExit"),
         ("", "register"),
         ("register = 5", "register"),
         ("async def register(plugins): ...", "async"),
@@ -115,3 +118,33 @@ def test_a_provider_name_is_registered_once() -> None:
     plugins = Plugins(providers={"openai": factory})
     with pytest.raises(RegistrationError, match=r"openai.*taken"):
         plugins.provider("openai", factory)
+
+
+def _exit() -> FakeProvider:
+    raise SystemExit("MINE_KEY is not set")
+
+
+@pytest.mark.rule(27)
+@pytest.mark.parametrize(
+    ("factory", "reason"),
+    [
+        (_exit, "SystemExit: MINE_KEY is not set"),
+        (lambda: "openai", "AttributeError"),
+        (lambda: None, "AttributeError"),
+        (lambda: FakeProvider([], name=None), "no name"),  # type: ignore[arg-type]  # untyped plug-ins
+        (FakeProvider, "TypeError"),
+    ],
+)
+def test_a_provider_that_cannot_be_made_is_named(factory: ProviderFactory, reason: str) -> None:
+    """R-F15: by its name and the reason, as an error that tells the user what to mend."""
+    plugins = Plugins()
+    plugins.provider("mine", factory)
+    with pytest.raises(RegistrationError, match=f"provider mine: .*{reason}"):
+        make_providers(plugins)
+
+
+def test_providers_are_made_by_their_names() -> None:
+    """Once each."""
+    plugins = Plugins()
+    plugins.provider("mine", lambda: FakeProvider([], name="mine"))
+    assert [provider.name for provider in make_providers(plugins).values()] == ["mine"]

@@ -1,0 +1,125 @@
+"""The border to a model provider, which may be a plug-in's.
+
+Rule: whatever a provider raises or yields costs its run and nothing else (rule 27 of the design).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+
+import attrs
+
+from hango.agent.callbacks import exact_str
+from hango.agent.ports import Provider
+from hango.domain import (
+    Block,
+    BlockStart,
+    BlockStop,
+    InputDelta,
+    OpaqueBlock,
+    ProviderEvent,
+    RedactedThinkingBlock,
+    SignatureDelta,
+    Stop,
+    StopReason,
+    TextBlock,
+    TextDelta,
+    ThinkingBlock,
+    ThinkingDelta,
+    ToolUseBlock,
+    Usage,
+    UsageUpdate,
+)
+from hango.errors import ContextExceeded, ProviderError, ProviderStreamBroken, UnsupportedStop
+from hango.safe_errors import describe, error_message, format_frames
+
+_EVENTS = (
+    BlockStart
+    | TextDelta
+    | ThinkingDelta
+    | SignatureDelta
+    | InputDelta
+    | BlockStop
+    | UsageUpdate
+    | Stop
+)
+_KINDS: tuple[type[ProviderError], ...] = (UnsupportedStop, ContextExceeded, ProviderStreamBroken)
+
+_log = logging.getLogger(__name__)
+
+
+def provider_name(provider: Provider) -> str:
+    """Return the name of *provider*.
+
+    Raises:
+        ProviderError: it has none, or raised.
+    """
+    try:
+        name = exact_str(provider.name)
+        if name is None:
+            raise TypeError("the name of a provider must be a str")  # noqa: TRY301 - as if it raised
+    except BaseException as error:  # noqa: BLE001  # the border to foreign code
+        raise as_provider_error(error) from None
+    return name
+
+
+def as_provider_error(error: BaseException) -> ProviderError:
+    """Return *error* as one of our own, which can be read safely; anything unexpected is logged."""
+    if isinstance(error, ProviderError):
+        kind = next((kind for kind in _KINDS if isinstance(error, kind)), ProviderError)
+        try:
+            after = error.retry_after
+            return kind(
+                error_message(error),
+                code=exact_str(error.code) or "provider_error",
+                retryable=error.retryable is True,
+                retry_after=float(after) if isinstance(after, int | float) else None,
+            )
+        except BaseException as unreadable:  # noqa: BLE001  # its attributes may be properties
+            return as_provider_error(RuntimeError(f"its error cannot be read: {describe(unreadable)}"))
+    _log.error("the provider raised %s", format_frames(error))
+    return ProviderError(f"the provider raised {describe(error)}", code="unexpected_error")
+
+
+@asynccontextmanager
+async def closing(stream: object) -> AsyncIterator[None]:
+    """Close a generator at the end, which Python itself would do at any later time."""
+    try:
+        yield
+    finally:
+        if isinstance(stream, AsyncGenerator):
+            await stream.aclose()
+
+
+def check_event(event: ProviderEvent) -> None:
+    """Check the types in *event*, so that nothing later raises; an unknown event is fine, and ignored.
+
+    Raises:
+        TypeError: it cannot be used.
+    """
+    match event:
+        case TextDelta(int(), str()) | ThinkingDelta(int(), str()) | SignatureDelta(int(), str()):
+            return
+        case InputDelta(int(), str()) | BlockStop(int()) | Stop(StopReason()):
+            return
+        case BlockStart(int(), block) if _is_block(block):
+            return
+        case UsageUpdate(Usage() as usage) if _are_integers(attrs.astuple(usage)):
+            return
+    if isinstance(event, _EVENTS):
+        raise TypeError(f"the provider sent a {type(event).__name__} with a field of a wrong type")
+
+
+def _are_integers(values: Iterable[object]) -> bool:
+    return all(type(value) is int for value in values)
+
+
+def _is_block(block: Block) -> bool:
+    match block:
+        case TextBlock(str()) | ThinkingBlock(str(), str()) | RedactedThinkingBlock(str()):
+            return True
+        case ToolUseBlock(str(), str(), Mapping(), str() | None) | OpaqueBlock(str(), Mapping()):
+            return True
+    return False
