@@ -14,11 +14,11 @@ from uuid import UUID
 import asyncpg
 import attrs
 
-from hango.codec import clean_text
+from hango.codec import clean_text, dump_json
 from hango.db.connections import Connection
 from hango.db.pool import Pool, execute
 from hango.db.queries import QUERIES
-from hango.domain import ApiKey, AuditEvent, Role, Tenant, User, UserStatus, new_id
+from hango.domain import ApiKey, AuditEvent, JsonObject, Role, Tenant, User, UserStatus, new_id
 from hango.errors import AlreadyExists, LastOwner, NotFound
 from hango.store import rows
 
@@ -36,6 +36,7 @@ INSERT_KEY = QUERIES["insert_key"]
 AUTHENTICATE = QUERIES["authenticate"]
 TOUCH_KEY = QUERIES["touch_key"]
 LIST_AUDIT_EVENTS = QUERIES["list_audit_events"]
+INSERT_AUDIT_EVENT = QUERIES["insert_audit_event"]
 
 KEY_PREFIX = "hgo_"
 _SHOWN = len(KEY_PREFIX) + 6  # characters stored, so that a user can recognise a key
@@ -50,23 +51,40 @@ class NewKey:
     key: str = attrs.field(repr=False)
 
 
+@attrs.frozen
+class KeyUse:
+    """A key that was presented, and its user."""
+
+    key_id: UUID
+    user: User
+    revoked: bool
+
+    @property
+    def refusal(self) -> str:
+        """Why the key may not be used; empty if it may."""
+        if self.revoked:
+            return "revoked"
+        return "" if self.user.status is UserStatus.ACTIVE else f"of a user who is {self.user.status}"
+
+
 @attrs.define
 class Accounts:
     """Who may act."""
 
     _pool: Pool
 
-    async def authenticate(self, key: str) -> User | None:
-        """Return whose live key this is, or None; the caller looks at the user's status.
+    async def authenticate(self, key: str) -> KeyUse | None:
+        """Return whose key this is, and whether it may be used; None if it is nobody's.
 
-        Records the key's last use, at most once a minute.
+        Records the last use of a key that may, at most once a minute.
         """
         row = await self._pool.one(AUTHENTICATE, secret_sha256=_digest(key))
         if row is None:
             return None
-        if row["stale"]:
-            await self._pool.write(TOUCH_KEY, key_id=row["key_id"])
-        return rows.user(row)
+        use = KeyUse(row["key_id"], rows.user(row), revoked=row["revoked"])
+        if row["stale"] and not use.refusal:
+            await self._pool.write(TOUCH_KEY, key_id=use.key_id)
+        return use
 
     async def create_tenant(self, slug: str, name: str) -> Tenant:
         """Create a tenant.
@@ -239,7 +257,8 @@ class Accounts:
 class Audit:
     """The audit trail; who may read it is the caller's to check.
 
-    The statement that does something also records it, so neither is there without the other.
+    The statement that does something also records it, so neither is there without the other.  What
+    was refused is recorded by itself.
     """
 
     _pool: Pool
@@ -252,6 +271,21 @@ class Audit:
             LIST_AUDIT_EVENTS, tenant_id=tenant_id, before=before, limit=limit
         )
         return [rows.audit_event(row) for row in found]
+
+    async def record(
+        self, user: User, action: str, target_kind: str, target_id: UUID, detail: JsonObject
+    ) -> None:
+        """Record something that *user* wanted to do and that was refused."""
+        await self._pool.write(
+            INSERT_AUDIT_EVENT,
+            audit_id=new_id(),
+            tenant_id=user.tenant_id,
+            actor_id=user.id,
+            action=action,
+            target_kind=target_kind,
+            target_id=target_id,
+            detail=dump_json(detail),
+        )
 
 
 def _owns(user: User) -> bool:

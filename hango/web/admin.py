@@ -156,7 +156,7 @@ class AuditRoutes:
 
     @page_route("/v1/audit-events", _TAG, AuditEventPage, problems=_REFUSED)
     async def list_audit_events(self) -> Response:
-        """List the changes made in the tenant, newest first."""
+        """List what was done in the tenant, and what was refused, newest first."""
         caller = administrator()
         limit, before = read_limit(request.args), read_id_cursor(request.args)
         rows = await self.audit.list(caller.tenant_id, before=before, limit=limit + 1)

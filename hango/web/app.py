@@ -19,11 +19,12 @@ from hango.db.pool import Pool
 from hango.store import Stores
 from hango.web.admin import AuditRoutes, UserRoutes
 from hango.web.agents import AgentRoutes
-from hango.web.auth import AuthRoutes
+from hango.web.auth import AuthRoutes, caller
+from hango.web.denials import Denials
 from hango.web.models.requests import Registered
 from hango.web.models.responses import StatusJson
 from hango.web.openapi import DocumentRoutes
-from hango.web.problem import DRAINING, UNAVAILABLE, ApiError, answer_error
+from hango.web.problem import DRAINING, FORBIDDEN, UNAVAILABLE, ApiError, answer_error, problem_of
 from hango.web.route import Reply, Route, blueprint_of, route, routes_of
 from hango.web.run_waiter import RunWaiter
 from hango.web.runs import RunRoutes
@@ -73,17 +74,24 @@ def create_app(stores: Stores, settings: WebSettings, draining: trio.Event) -> W
     # /v1//runs is a 404, not a redirect
     app.url_map.merge_slashes = False
     app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False
-    app.register_error_handler(Exception, answer_error)
-    app.register_error_handler(HTTPException, answer_error)
+    denials = Denials(stores.audit)
+
+    async def answer(error: Exception) -> Response:
+        if problem_of(error).type is FORBIDDEN:
+            await denials.denied(caller())
+        return answer_error(error)
+
+    app.register_error_handler(Exception, answer)
+    app.register_error_handler(HTTPException, answer)
     waiter = RunWaiter(stores.pool, stores.runs, draining)
     app.register_blueprint(blueprint_of(HealthRoutes(stores.pool, settings.ping_timeout, draining)))
     app.register_blueprint(blueprint_of(DocumentRoutes.of(ROUTES)))
-    app.register_blueprint(_v1(stores, settings, waiter))
+    app.register_blueprint(_v1(stores, settings, waiter, denials))
     return WebApp(app, waiter)
 
 
-def _v1(stores: Stores, settings: WebSettings, waiter: RunWaiter) -> Blueprint:
-    auth = AuthRoutes(stores.accounts)
+def _v1(stores: Stores, settings: WebSettings, waiter: RunWaiter, denials: Denials) -> Blueprint:
+    auth = AuthRoutes(stores.accounts, denials)
     v1 = Blueprint("v1", __name__)
     v1.before_request(auth.require_key)
     for handlers in (

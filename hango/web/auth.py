@@ -11,9 +11,10 @@ import re
 import attrs
 from quart import Response, g, request
 
-from hango.domain import Scope, User, UserStatus
+from hango.domain import Scope, User
 from hango.errors import Forbidden
 from hango.store.accounts import Accounts
+from hango.web.denials import Denials
 from hango.web.models.responses import UserJson
 from hango.web.problem import UNAUTHENTICATED, ApiError
 from hango.web.route import Reply, route
@@ -54,6 +55,7 @@ class AuthRoutes:
     """The check of keys, and ``/v1/me``."""
 
     accounts: Accounts
+    denials: Denials
 
     async def require_key(self) -> None:
         """Find the caller; runs before every handler below ``/v1``."""
@@ -61,10 +63,14 @@ class AuthRoutes:
 
     async def _authenticate(self, values: list[str]) -> User:
         match = _BEARER.fullmatch(values[0]) if len(values) == 1 else None
-        user = await self.accounts.authenticate(match[1]) if match else None
-        if user is None or user.status is not UserStatus.ACTIVE:
-            raise ApiError(UNAUTHENTICATED)
-        return user
+        use = await self.accounts.authenticate(match[1]) if match else None
+        if use is not None and not use.refusal:
+            return use.user
+        if use is not None:
+            await self.denials.refused_key(use.refusal, use)
+        elif values:
+            await self.denials.refused_key("unknown" if match else "malformed")
+        raise ApiError(UNAUTHENTICATED)
 
     @route("GET", "/v1/me", "server", Reply(200, "The user.", UserJson))
     async def get_me(self) -> Response:

@@ -110,14 +110,13 @@ with created as (
 select * from created;
 
 -- name: authenticate
--- The user of a live key; the caller decides whether they may act.
+-- The user of a key; the caller decides whether it may be used.
 -- `stale` says that the key's last use was recorded a minute or more ago.
-select users.*, api_keys.id as key_id,
+select users.*, api_keys.id as key_id, api_keys.revoked_at is not null as revoked,
        coalesce(api_keys.last_used_at < now() - interval '1 minute', true) as stale
   from api_keys
   join users on users.id = api_keys.user_id
- where api_keys.secret_sha256 = $secret_sha256
-   and api_keys.revoked_at is null;
+ where api_keys.secret_sha256 = $secret_sha256;
 
 -- name: touch_key
 update api_keys set last_used_at = now() where id = $key_id;

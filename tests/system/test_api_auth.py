@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from collections.abc import AsyncIterator
 
 import pytest
 
+from hango.db.pool import Pool
 from hango.domain import Role
 from hango.telemetry.logs import TextLines
 from hango.testing.plugin import sql
+from hango.web import denials
 
-from support.api import Api, is_problem
+from support.api import Api, is_problem, serving
 
 NO_KEYS = [
     None,
@@ -137,3 +141,60 @@ async def test_an_error_of_ours_tells_nothing(api: Api, caplog: pytest.LogCaptur
     assert "UndefinedTableError" in line
     assert "agents.py" in line
     assert "relation" not in line
+
+
+@pytest.fixture
+async def long_intervals(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Api]:
+    """Serve with so much time between two records of a refusal that there is one of each."""
+    monkeypatch.setattr(denials, "LINE_INTERVAL", 3600.0)
+    monkeypatch.setattr(denials, "EVENT_INTERVAL", 3600.0)
+    async with serving(pool) as api:
+        yield api
+
+
+async def refusals(api: Api) -> list[tuple[object, object, object]]:
+    """Return what was recorded of refusals, oldest first: action, user and detail."""
+    rows = await sql(api.pool, "select * from audit_events where action ~ 'refuse|deny' order by id")
+    return [(row["action"], row["actor_id"], json.loads(row["detail"])) for row in rows]
+
+
+def lines_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what the web logged."""
+    return [record.getMessage() for record in caplog.records if record.name == "hango.web"]
+
+
+async def test_refused_keys_leave_a_trace_and_no_flood(
+    long_intervals: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Refused keys are logged, and audited where the tenant is known, once in a while (S-L3)."""
+    api = long_intervals
+    revoked, disabled = api.acme.users[Role.MEMBER], api.acme.users[Role.ADMIN]
+    await sql(api.pool, "update api_keys set revoked_at = now() where user_id = $1", revoked.id)
+    await sql(api.pool, "update users set status = 'disabled' where id = $1", disabled.id)
+    for key in (None, "hgo_unknown", "no key", *([api.keys[revoked.id]] * 3), api.keys[disabled.id]):
+        async with api.client(key=key) as client:
+            assert is_problem(await client.get("/v1/me"), 401, "unauthenticated")
+    assert await refusals(api) == [
+        ("key.refuse", revoked.id, {"reason": "revoked"}),
+        ("key.refuse", disabled.id, {"reason": "of a user who is disabled"}),
+    ]
+    assert lines_of(caplog) == ["a key was refused (unknown), from 127.0.0.1"]
+    assert await api.count("api_keys", f"user_id = '{disabled.id}' and last_used_at is not null") == 0
+
+
+async def test_denied_access_leaves_a_trace_and_no_flood(
+    long_intervals: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each user who asks for what only others may do is on record, once in a while (S-L3)."""
+    api = long_intervals
+    member, admin, owner = (api.acme.users[role] for role in Role)
+    for _ in range(3):
+        async with api.client(member) as client:
+            assert (await client.get("/v1/users")).status_code == 403
+        async with api.client(admin) as client:
+            assert (await client.post(f"/v1/users/{owner.id}/keys")).status_code == 403
+    assert await refusals(api) == [
+        ("access.deny", member.id, {"operation": "list_users"}),
+        ("access.deny", admin.id, {"operation": "create_key"}),
+    ]
+    assert lines_of(caplog) == [f"access was denied (member, user {member.id}), from 127.0.0.1"]

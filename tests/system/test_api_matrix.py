@@ -144,6 +144,8 @@ def left_by(
     route: Route, caller: User, answer: httpx.Response, ids: Mapping[str, UUID]
 ) -> list[tuple[object, ...]]:
     """Return what must be on record after *answer*."""
+    if answer.status_code == problem.FORBIDDEN.status:
+        return [("access.deny", "user", caller.id, caller.id)]
     if not answer.is_success or route.method == "GET":
         return []
     target = UUID(answer.json()["id"]) if answer.content else ids["key_id"]

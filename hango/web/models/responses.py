@@ -77,11 +77,11 @@ class NewKeyJson(Answer):
 
 
 class AuditEventJson(Answer):
-    """A change that was made in the tenant."""
+    """Something that was done in the tenant, or refused."""
 
     id: UUID
     actor_id: UUID | None = Field(description="The user; null: an operator's command line.")
-    action: str = Field(examples=["run.create", "user.update"])
+    action: str = Field(examples=["run.create", "user.update", "access.deny"])
     target_kind: str
     target_id: UUID
     detail: Object
