@@ -10,22 +10,22 @@ import pytest
 from hango.db.pool import Pool
 from hango.testing.plugin import make_seeded_tenant
 
-from support.crash_runs import Stage
-from support.fork_server import Forks
+from support.crash_runs import CrashHarness
+from support.fork_server import ForkServer
 
 _COVERED = pytest.StashKey[list[str]]()
 
 
 @pytest.fixture(scope="session")
-def warm() -> Iterator[Forks]:
+def warm() -> Iterator[ForkServer]:
     """Have a warm process to fork others from."""
-    forks = Forks()
+    forks = ForkServer()
     yield forks
     forks.end()
 
 
 @pytest.fixture
-def forks(warm: Forks) -> Iterator[Forks]:
+def forks(warm: ForkServer) -> Iterator[ForkServer]:
     """Have processes; one that a test leaves alive is killed."""
     yield warm
     if warm.pid is not None:
@@ -34,10 +34,10 @@ def forks(warm: Forks) -> Iterator[Forks]:
 
 @pytest.fixture
 async def stage(
-    database: str, pool: Pool, forks: Forks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Stage:
+    database: str, pool: Pool, forks: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> CrashHarness:
     """Have a database whose agent is the scripted one, and processes to serve it."""
-    return Stage(
+    return CrashHarness(
         await make_seeded_tenant(pool, provider="scripted"), database, forks, tmp_path, monkeypatch
     )
 

@@ -8,16 +8,16 @@ import pytest
 
 from support.commits import SIDES, Side
 from support.crash_runs import (
-    Crashed,
-    Outcome,
-    Scene,
-    Stage,
+    CompletedWork,
+    CrashHarness,
+    ScenarioRun,
+    VisibleState,
     repeated,
-    told_unknown,
     unsafe,
+    with_unknown_results,
 )
 from support.crash_scenarios import SCENARIOS, Scenario
-from support.crashing_process import Cut, commits
+from support.crashing_process import CrashPoint, commits
 from support.crashing_tools import DIED
 
 
@@ -32,7 +32,7 @@ from support.crashing_tools import DIED
 @pytest.mark.rule(26)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 async def test_a_crash_at_any_commit_changes_nothing(
-    stage: Stage, scenario: Scenario, covered: list[str]
+    stage: CrashHarness, scenario: Scenario, covered: list[str]
 ) -> None:
     """What is stored in the end is what is stored without it; nothing that was done runs again."""
     scene, expected = await stage.without_crash(scenario)
@@ -51,21 +51,21 @@ async def test_a_crash_at_any_commit_changes_nothing(
 
 
 async def crash(
-    stage: Stage, scene: Scene, expected: Outcome, number: int, side: Side
+    stage: CrashHarness, scene: ScenarioRun, expected: VisibleState, number: int, side: Side
 ) -> tuple[int, str, str]:
     """End a process there, recover in another, and compare; return where it ended, as it says."""
     await stage.begin(scene)
     before = await scene.crashed()
-    assert await stage.forks.lived(scene.life(Cut(number, side))) == DIED
+    assert await stage.forks.lived(scene.life(CrashPoint(number, side))) == DIED
     crashed = await scene.crashed()
     await scene.recover()
-    assert await scene.outcome() == told_unknown(expected, crashed.unknown - before.unknown)
+    assert await scene.outcome() == with_unknown_results(expected, crashed.unknown - before.unknown)
     assert_nothing_twice(scene, crashed, before)
     at, name, where = commits(scene.journal)[-1].split()
     return int(at), name, where
 
 
-def assert_nothing_twice(scene: Scene, crashed: Crashed, before: Crashed) -> None:
+def assert_nothing_twice(scene: ScenarioRun, crashed: CompletedWork, before: CompletedWork) -> None:
     """Nothing that was done ran again, the rest at most once more, and what is unsafe at most once."""
     marks = scene.marks()
     after = marks[crashed.length :]

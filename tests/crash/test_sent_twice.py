@@ -12,17 +12,17 @@ import trio
 from hango.db.pool import open_pool
 from hango.telemetry import names
 
-from support.commits import stand_in
+from support.commits import intercept_writes
 from support.counters import counted
-from support.crash_runs import Outcome, Scene, Stage, repeated
+from support.crash_runs import CrashHarness, ScenarioRun, VisibleState, repeated
 from support.crash_scenarios import SCENARIOS, Scenario
 from support.crashing_process import commits
-from support.crashing_tools import BEATING, Body
-from support.repeated_writes import Lost, Twice
-from support.workers import Worker, until, working
+from support.crashing_tools import WITH_HEARTBEAT, CrashingTools
+from support.repeated_writes import LostReply, RepeatedWrites
+from support.workers import Worker, started_worker, until
 
 # What failed is tried again soon, as far as its executor tries it again at all.
-_SOON = attrs.evolve(BEATING, heartbeat_interval=4.0, reclaim_interval=0.05, poll_interval=0.05)
+_SOON = attrs.evolve(WITH_HEARTBEAT, heartbeat_interval=4.0, reclaim_interval=0.05, poll_interval=0.05)
 _RETRY = 0.001  # seconds
 
 
@@ -35,36 +35,39 @@ _RETRY = 0.001  # seconds
 @pytest.mark.rule(26)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 async def test_every_commit_may_be_sent_twice(
-    stage: Stage, scenario: Scenario, covered: list[str], caplog: pytest.LogCaptureFixture
+    stage: CrashHarness, scenario: Scenario, covered: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """What is stored in the end is what is stored when no answer is lost, and no body runs again."""
     stage.patch.setattr("hango.store.fence._RETRY_AFTER", _RETRY)
     scene, expected = await stage.without_crash(scenario)
     told = [line.split()[1] for line in commits(scene.journal)]
     rejected = counted(names.FENCE_REJECTED)
-    points = [(number, lost) for number in range(1, len(told) + 1) for lost in Lost]
+    points = [(number, lost) for number in range(1, len(told) + 1) for lost in LostReply]
     async with open_pool(stage.database) as pool:
         scenes = await stage.prepare(scenario, len(points))
         lost = [
-            await lose(stage, scene, expected, Twice(pool, stage.world.pool, *point))
+            await lose(stage, scene, expected, RepeatedWrites(pool, stage.world.pool, *point))
             for scene, point in zip(scenes, points, strict=True)
         ]
-    assert Counter(twice.name for twice in lost) == Counter(told * len(Lost))
+    assert Counter(twice.name for twice in lost) == Counter(told * len(LostReply))
     assert counted(names.FENCE_REJECTED) == rejected
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
     waited = sum(twice.waited for twice in lost)
     covered.append(
-        f"sent twice, {scenario.name}: {len(lost)} points, {len(told)} commits in {len(Lost)} ways;"
+        f"sent twice, {scenario.name}: {len(lost)} points,"
+        f" {len(told)} commits in {len(LostReply)} ways;"
         f" {waited} times the repeat waited for the first"
     )
 
 
-async def lose(stage: Stage, scene: Scene, expected: Outcome, twice: Twice) -> Twice:
+async def lose(
+    stage: CrashHarness, scene: ScenarioRun, expected: VisibleState, twice: RepeatedWrites
+) -> RepeatedWrites:
     """Lose the answer to one commit, and compare."""
     await stage.begin(scene)
     before = len(scene.marks())
     with stage.patch.context() as patch:
-        stand_in(patch, twice.pool, twice.send)
+        intercept_writes(patch, twice.pool, twice.send)
         await perform(scene, twice)
     if await scene.unfinished():
         await scene.recover()
@@ -73,11 +76,11 @@ async def lose(stage: Stage, scene: Scene, expected: Outcome, twice: Twice) -> T
     return twice
 
 
-async def perform(scene: Scene, twice: Twice) -> None:
+async def perform(scene: ScenarioRun, twice: RepeatedWrites) -> None:
     """Execute the scene in this process, until all is done or the process has drained."""
-    body = Body(twice.pool, dict(scene.scenario.fates))
+    body = CrashingTools(twice.pool, dict(scene.scenario.fates))
     provider = body.provider
-    process = working(
+    process = started_worker(
         scene.world,
         {"scripted": provider},
         *body.tools,
@@ -93,7 +96,7 @@ async def perform(scene: Scene, twice: Twice) -> None:
     assert provider.complaints == []
 
 
-async def drain_at_the_end(scene: Scene, worker: Worker) -> None:
+async def drain_at_the_end(scene: ScenarioRun, worker: Worker) -> None:
     """Drain the process once all runs have ended."""
     await until(scene.world, scene.runs)
     worker.drain.set()

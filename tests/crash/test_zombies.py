@@ -12,12 +12,12 @@ from hango.db.queries import Row
 from hango.domain import RunState, ToolResultBlock, new_id
 from hango.testing.plugin import SeededTenant, sql
 
-from support.crash_runs import Stage, repeated, unsafe
+from support.crash_runs import CrashHarness, repeated, unsafe
 from support.crash_scenarios import Scenario
-from support.crashing_process import Cut, Life, commits, rejected
-from support.crashing_tools import Body, Fate
-from support.recording_tools import TOLD
-from support.workers import SETTINGS, until, working
+from support.crashing_process import CrashPoint, ProcessPlan, commits, rejected
+from support.crashing_tools import CrashingTools, ProcessFault
+from support.recording_tools import UNKNOWN_RESULT
+from support.workers import SETTINGS, started_worker, until
 
 pytestmark = [pytest.mark.rule(3), pytest.mark.rule(9)]
 
@@ -35,7 +35,7 @@ async def everything(world: SeededTenant) -> Mapping[str, Sequence[Row]]:
     }
 
 
-async def thaw(stage: Stage) -> None:
+async def thaw(stage: CrashHarness) -> None:
     """Let the process go on to its end, which changes no row of any table, and rings nobody."""
     before = await everything(stage.world)
     own = Notification(new_id(), new_id())
@@ -48,7 +48,7 @@ async def thaw(stage: Stage) -> None:
     assert await everything(stage.world) == before
 
 
-async def frozen(stage: Stage, life: Life, elsewhere: str | None = None) -> None:
+async def frozen(stage: CrashHarness, life: ProcessPlan, elsewhere: str | None = None) -> None:
     """Start a process and wait until it is stopped; with *elsewhere*, one that hears of nothing."""
     await stage.forks.start(attrs.evolve(life, deaf_to=elsewhere))
     await stage.forks.stopped()
@@ -65,10 +65,10 @@ async def frozen(stage: Stage, life: Life, elsewhere: str | None = None) -> None
     ],
 )
 async def test_a_thawed_process_writes_nothing(
-    stage: Stage, empty_database: str, prompt: str, mark: str, tries: Mapping[str, int]
+    stage: CrashHarness, empty_database: str, prompt: str, mark: str, tries: Mapping[str, int]
 ) -> None:
     """Stopped in mid-tool or mid-answer, it tries to go on after a peer has finished its run."""
-    scene = await stage.set(Scenario("frozen", (prompt,), fates={mark: Fate.FREEZE}))
+    scene = await stage.set(Scenario("frozen", (prompt,), fates={mark: ProcessFault.FREEZE}))
     await frozen(stage, scene.life(), empty_database)
     await scene.recover()
     marks = scene.marks()
@@ -77,26 +77,32 @@ async def test_a_thawed_process_writes_nothing(
     assert rejected(scene.journal) == tries
 
 
-async def test_an_unsafe_call_of_a_zombie_is_not_known(stage: Stage, empty_database: str) -> None:
+async def test_an_unsafe_call_of_a_zombie_is_not_known(
+    stage: CrashHarness, empty_database: str
+) -> None:
     """The model was told that it may have taken effect; that the zombie knows better comes too late."""
-    scene = await stage.set(Scenario("frozen", ("one post",), fates={"post": Fate.FREEZE}))
+    scene = await stage.set(Scenario("frozen", ("one post",), fates={"post": ProcessFault.FREEZE}))
     await frozen(stage, scene.life(), empty_database)
     await scene.recover()
     await thaw(stage)
     messages = await stage.world.sessions.messages(stage.world.scope(), scene.session.id)
-    assert messages[2].content == (ToolResultBlock("call_1_0", f"post {TOLD}", is_error=True),)
+    assert messages[2].content == (
+        ToolResultBlock("call_1_0", f"post {UNKNOWN_RESULT}", is_error=True),
+    )
     assert sum(mark.startswith("post") for mark in scene.marks()) == 1
 
 
 async def test_a_process_thawed_after_any_commit_writes_nothing(
-    stage: Stage, empty_database: str, covered: list[str]
+    stage: CrashHarness, empty_database: str, covered: list[str]
 ) -> None:
     """Stopped just after each commit of a run, it learns of it when a peer has done all the rest."""
     scene, _ = await stage.without_crash(_MIXED)
     names = [line.split()[1] for line in commits(scene.journal)]
     for number in range(1, len(names) + 1):
         scene = await stage.set(_MIXED)
-        await frozen(stage, scene.life(Cut(number, "after", Fate.FREEZE)), empty_database)
+        await frozen(
+            stage, scene.life(CrashPoint(number, "after", ProcessFault.FREEZE)), empty_database
+        )
         await scene.recover()
         marks = scene.marks()
         await thaw(stage)
@@ -108,13 +114,15 @@ async def test_a_process_thawed_after_any_commit_writes_nothing(
 
 
 @pytest.mark.rule(4)
-async def test_a_process_frozen_for_longer_than_its_lease_does_not_even_try(stage: Stage) -> None:
+async def test_a_process_frozen_for_longer_than_its_lease_does_not_even_try(
+    stage: CrashHarness,
+) -> None:
     """Nobody turns a clock: the lease lapses while it is stopped, and it sees that when it thaws."""
-    scene = await stage.set(Scenario("frozen", ("one look look",), fates={"look": Fate.FREEZE}))
+    scene = await stage.set(Scenario("frozen", ("one look look",), fates={"look": ProcessFault.FREEZE}))
     await frozen(stage, attrs.evolve(scene.life(), lease_ttl=2.0))
-    body = Body(stage.world.pool, {})
+    body = CrashingTools(stage.world.pool, {})
     eager = attrs.evolve(SETTINGS, reclaim_interval=0.1)
-    async with working(stage.world, {"scripted": body.provider}, *body.tools, settings=eager):
+    async with started_worker(stage.world, {"scripted": body.provider}, *body.tools, settings=eager):
         (run,) = await until(stage.world, scene.runs)
     assert (run.state, run.claim_epoch, run.reclaims) == (RunState.SUCCEEDED, 2, 0)
     marks = scene.marks()
@@ -124,10 +132,10 @@ async def test_a_process_frozen_for_longer_than_its_lease_does_not_even_try(stag
 
 
 async def test_a_process_that_claimed_its_own_run_again_is_fenced_from_itself(
-    stage: Stage, empty_database: str
+    stage: CrashHarness, empty_database: str
 ) -> None:
     """Owner, process, state and turn are the same: only the epoch tells the frozen execution."""
-    scenario = Scenario("frozen", ("one look tidy",), fates={"look": Fate.LINGER})
+    scenario = Scenario("frozen", ("one look tidy",), fates={"look": ProcessFault.LINGER})
     _, expected = await stage.without_crash(attrs.evolve(scenario, fates={}))
     scene = await stage.set(scenario)
     await frozen(stage, attrs.evolve(scene.life(), again=True), empty_database)

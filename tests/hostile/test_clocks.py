@@ -13,7 +13,7 @@ from hango.domain import Role, TextBlock
 from hango.testing import FakeProvider, text
 from hango.testing.plugin import SeededTenant, sql
 
-from support.workers import until, working
+from support.workers import started_worker, until
 
 ROOMS = ("store", "actors", "agent", "web")
 # A conversation in memory says when its messages were made, as rows do; nothing is decided by it.
@@ -74,7 +74,7 @@ async def test_order_is_that_of_the_line_whatever_the_times_say(
     for table, order in (("runs", "session_seq"), ("messages", "seq")):
         await sql(world.pool, _DISORDER.format(table=table, to=created_at.replace("id_order", order)))
     provider = FakeProvider([text(f"answer {n}") for n in range(5)])
-    async with working(world, provider):
+    async with started_worker(world, provider):
         await until(world, runs)
     messages = await world.sessions.messages(world.scope(), session.id, limit=200)
     said_in_order = [

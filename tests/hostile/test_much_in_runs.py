@@ -23,7 +23,7 @@ from hango.testing import Answer, FakeProvider, answer, call, text
 from hango.testing.plugin import SeededTenant, sql
 from hango.tools import tool
 
-from support.workers import SETTINGS, until, working
+from support.workers import SETTINGS, started_worker, until
 
 pytestmark = pytest.mark.rule(20)
 
@@ -135,7 +135,7 @@ async def play(world: SeededTenant, script: Mapping[str, Answer]) -> dict[str, R
         return script.get(texts[-1], answer(text("done"))) if texts else answer(text("done"))
 
     provider = FakeProvider(say)
-    async with working(world, provider, flood, flood_data, flood_people, flood_error, heard):
+    async with started_worker(world, provider, flood, flood_data, flood_people, flood_error, heard):
         sessions = {name: await world.session() for name in script}
         runs = [await world.run(sessions[name], name) for name in script]
         ended = await until(world, runs)

@@ -24,7 +24,7 @@ from hango.testing import Answer, FakeProvider, answer, broken, call, failing, t
 from hango.tools import tool
 
 from support.api import Api
-from support.workers import until, working
+from support.workers import started_worker, until
 
 pytestmark = pytest.mark.rule(20)
 
@@ -87,7 +87,7 @@ def say(said: str) -> Answer:
 
 async def play(api: Api, provider: FakeProvider, said: Sequence[tuple[Session, str]]) -> list[Run]:
     """Execute one run for each prompt, in its session; return how they ended."""
-    async with working(api.acme, provider, echo, data, fail):
+    async with started_worker(api.acme, provider, echo, data, fail):
         runs = [await api.acme.run(session, words, role=Role.MEMBER) for session, words in said]
         ended = await until(api.acme, runs)
     assert provider.complaints == []

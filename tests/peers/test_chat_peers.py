@@ -31,7 +31,7 @@ from hango.testing import MemoryLedger
 from hango.tools import Registry
 from hango.tools.builtin import make_get_time
 
-from support.checked_transcript import MemoryTranscript
+from support.checked_transcript import CheckedTranscript
 
 NOON = datetime(2026, 7, 1, 3, 0, tzinfo=UTC)
 ASKED = "What time is it in Tokyo and Berlin?"
@@ -108,7 +108,7 @@ class Events:
         self.seen.append(event)
 
 
-async def run(url: str, transcript: MemoryTranscript, events: Events) -> RunOutcome:
+async def run(url: str, transcript: CheckedTranscript, events: Events) -> RunOutcome:
     """Execute one run: the prompt, until the model is done."""
     registry = Registry()
     registry.register(make_get_time(lambda: NOON))
@@ -133,7 +133,7 @@ async def run(url: str, transcript: MemoryTranscript, events: Events) -> RunOutc
 @pytest.mark.rule(15)
 async def test_a_run_with_tools_is_done(name: str, rules: Mapping[str, object], tmp_path: Path) -> None:
     """Two calls at once, their results, the answer: asked and told by a server we did not write."""
-    transcript = MemoryTranscript()
+    transcript = CheckedTranscript()
     async with peer(name, rules, tmp_path) as url:
         outcome = await run(url, transcript, Events())
     assert (outcome.status, outcome.error) == (OutcomeStatus.DONE, None)
@@ -153,7 +153,7 @@ async def test_the_answer_is_streamed(name: str, rules: Mapping[str, object], tm
     """It comes in pieces, characters of several bytes whole."""
     events = Events()
     async with peer(name, rules, tmp_path) as url:
-        await run(url, MemoryTranscript(), events)
+        await run(url, CheckedTranscript(), events)
     streamed = [seen.event for seen in events.seen if isinstance(seen, Streamed)]
     pieces = [event.text for event in streamed if isinstance(event, TextDelta)]
     assert "".join(pieces) == ANSWER

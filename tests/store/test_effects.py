@@ -18,12 +18,12 @@ from hango.testing.plugin import SeededTenant, sql
 
 from support.fenced_writes import (
     LostAnswers,
+    autocommit,
     claimed_in_turn_one,
     context,
     end_turn,
-    hand_on,
-    plainly,
     results,
+    take_over,
 )
 from support.locks import row_held, until_waiting
 
@@ -42,7 +42,7 @@ RESULTS = {
 
 async def taken_over(world: SeededTenant, claim: Claim) -> Claim:
     """Let the claim be lost, and another process make the next one."""
-    await hand_on(plainly(world), claim, "nobody")
+    await take_over(autocommit(world), claim, "nobody")
     await sql(world.pool, "update runs set not_before = null")  # a second lapse in a row has a pause
     after = await world.queue().claim_next(claim.run.session_id)
     assert after is not None

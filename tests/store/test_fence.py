@@ -18,19 +18,19 @@ from support.counters import counted
 from support.fenced_writes import (
     LostAnswers,
     Write,
+    all_rows,
     append,
+    autocommit,
     begin,
     call,
     claimed_in_turn_one,
     end_turn,
-    everything,
     finish,
-    hand_on,
-    plainly,
     question,
     release,
     results,
     settle,
+    take_over,
 )
 from support.locks import row_held, until_waiting
 
@@ -45,12 +45,12 @@ SUCCESSORS = pytest.mark.parametrize("successor", ["another process", "the same 
 @SUCCESSORS
 async def test_a_stale_write_changes_nothing(world: SeededTenant, write: Write, successor: str) -> None:
     """A write after the claim is lost raises StateConflict, whoever has the run now."""
-    claim, fetch = await claimed_in_turn_one(world), plainly(world)
-    await hand_on(fetch, claim, successor)
-    before, rejected = await everything(fetch), counted(names.FENCE_REJECTED)
+    claim, fetch = await claimed_in_turn_one(world), autocommit(world)
+    await take_over(fetch, claim, successor)
+    before, rejected = await all_rows(fetch), counted(names.FENCE_REJECTED)
     with pytest.raises(StateConflict):
         await write(claim)
-    assert await everything(fetch) == before
+    assert await all_rows(fetch) == before
     assert counted(names.FENCE_REJECTED) == rejected + 1
     assert claim.lost
 
@@ -70,15 +70,15 @@ async def test_a_parked_write_changes_nothing(
     world: SeededTenant, write: Write, successor: str
 ) -> None:
     """A write that waited for its session row while the claim was lost comes to nothing."""
-    claim, fetch = await claimed_in_turn_one(world), plainly(world)
+    claim, fetch = await claimed_in_turn_one(world), autocommit(world)
     conflicts: list[StateConflict] = []
     async with trio.open_nursery() as nursery, row_held(world.pool, "sessions", claim.run.session_id):
         nursery.start_soon(refused, write, claim, conflicts)
         await until_waiting(world.pool)
-        await hand_on(fetch, claim, successor)
-        before = await everything(fetch)
+        await take_over(fetch, claim, successor)
+        before = await all_rows(fetch)
     assert len(conflicts) == 1
-    assert await everything(fetch) == before
+    assert await all_rows(fetch) == before
 
 
 @pytest.mark.rule(3)
@@ -93,10 +93,10 @@ async def test_a_write_waiting_for_its_run_sees_what_the_sweep_did(
     async with trio.open_nursery() as nursery, row_held(world.pool, "runs", claim.run.id) as fetch:
         nursery.start_soon(refused, write, claim, conflicts)
         await until_waiting(world.pool)
-        await hand_on(fetch, claim, successor)
-        before = await everything(fetch)
+        await take_over(fetch, claim, successor)
+        before = await all_rows(fetch)
     assert len(conflicts) == 1
-    assert await everything(plainly(world)) == before
+    assert await all_rows(autocommit(world)) == before
 
 
 @pytest.mark.rule(3)
@@ -108,10 +108,10 @@ async def test_the_fence_names_both_owner_and_epoch(
     """Either alone, changed by whatever may come, closes it."""
     claim = await claimed_in_turn_one(world)
     await sql(world.pool, f"update runs set {column}")  # noqa: S608  # our own words
-    before = await everything(plainly(world))
+    before = await all_rows(autocommit(world))
     with pytest.raises(StateConflict):
         await write(claim)
-    assert await everything(plainly(world)) == before
+    assert await all_rows(autocommit(world)) == before
 
 
 @pytest.mark.rule(3)
@@ -182,10 +182,10 @@ async def test_every_write_names_the_turn_it_expects(world: SeededTenant, write:
     claim = await claimed_in_turn_one(world)
     await end_turn(claim)
     claim._fence.resume_turn = 0
-    before = await everything(plainly(world))
+    before = await all_rows(autocommit(world))
     with pytest.raises(StateConflict):
         await write(claim)
-    assert await everything(plainly(world)) == before
+    assert await all_rows(autocommit(world)) == before
 
 
 @pytest.mark.rule(4)
@@ -231,7 +231,7 @@ async def test_what_an_old_claim_had_stored_does_not_make_it_the_owner_again(
 ) -> None:
     """The same process has the run under a new epoch: a repeat by the old claim is no success."""
     claim = await claimed_in_turn_one(world)
-    await hand_on(plainly(world), claim, "the same process")
+    await take_over(autocommit(world), claim, "the same process")
     repeated = NewMessage("user", claim.run.input, claim.run.id, 0)
     first = (await world.sessions.messages(world.scope(), claim.run.session_id))[0]
     with pytest.raises(StateConflict):
@@ -303,7 +303,7 @@ async def test_an_interrupted_settle_requires_the_lease(world: SeededTenant) -> 
 async def test_seq_has_no_gap_after_rejected_writes(world: SeededTenant) -> None:
     """A rejected write takes no number."""
     claim = await claimed_in_turn_one(world)
-    await hand_on(plainly(world), claim, "nobody")
+    await take_over(autocommit(world), claim, "nobody")
     for write in (append, end_turn, settle, release):
         with pytest.raises(StateConflict):
             await write(claim)

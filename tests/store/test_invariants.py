@@ -21,7 +21,7 @@ from hango.testing import FakeProvider, answer, broken, call, failing, hanging, 
 from hango.testing.plugin import SeededTenant, make_seeded_tenant, sql
 from hango.tools import tool
 
-from support.workers import Gate, until, working
+from support.workers import BlockingTool, started_worker, until
 
 pytestmark = pytest.mark.rule(26)
 
@@ -64,7 +64,7 @@ async def story(database: str, pool: Pool) -> Story:
     provider = FakeProvider([answer(call("note"), call("send")), text("done")])
     # on connections of its own: of one whose read was cancelled, a lock may be left, and constraints
     # are to be taken away
-    async with open_pool(database) as own, working(world, provider, note, send, pool=own):
+    async with open_pool(database) as own, started_worker(world, provider, note, send, pool=own):
         (ended,) = await until(world, [run], RunState.SUCCEEDED)
     waiting = [await world.run(session) for _ in range(2)]
     await world.session()
@@ -154,8 +154,8 @@ async def test_a_lease_that_lapsed_just_now_is_no_violation(story: Story) -> Non
 
 async def test_a_turn_under_way_is_healthy(story: Story) -> None:
     """The answer is stored and its tools are at work: nothing is missing yet."""
-    gate = Gate()
-    async with working(
+    gate = BlockingTool()
+    async with started_worker(
         story.world, FakeProvider([call("hold"), text("done"), text("done")]), gate.tool
     ):
         await gate.entered.wait()
@@ -167,8 +167,8 @@ async def test_a_turn_under_way_is_healthy(story: Story) -> None:
 
 async def test_a_cancelled_run_and_the_one_that_answers_its_calls_are_healthy(story: Story) -> None:
     """The dangling call has no result, then a synthetic one, newer than its run's end."""
-    gate, (first, second) = Gate(), story.waiting
-    async with working(story.world, FakeProvider([call("hold"), text("done")]), gate.tool):
+    gate, (first, second) = BlockingTool(), story.waiting
+    async with started_worker(story.world, FakeProvider([call("hold"), text("done")]), gate.tool):
         await gate.entered.wait()
         await story.world.runs.cancel(story.world.scope(), first.id)
         await until(story.world, [first], RunState.CANCELLED)
@@ -194,7 +194,7 @@ async def test_however_a_run_ends_it_is_healthy(story: Story, script: list[objec
     """Failed with and without something stored, or done with an odd end; and what follows on it."""
     first, second = story.waiting
     provider = FakeProvider([*script, text("done")])  # type: ignore[list-item]  # answers and blocks
-    async with working(story.world, provider, note):
+    async with started_worker(story.world, provider, note):
         await until(story.world, [first])
         assert await check(story.pool) == []
         await until(story.world, [second], RunState.SUCCEEDED)
@@ -204,7 +204,7 @@ async def test_however_a_run_ends_it_is_healthy(story: Story, script: list[objec
 async def test_a_run_that_is_cut_short_with_half_an_answer_is_healthy(story: Story) -> None:
     """Cancelled, what had arrived is stored as partial; released, nothing is."""
     provider = FakeProvider([hanging(text("half")), hanging(text("half"))])
-    async with working(story.world, provider) as worker:
+    async with started_worker(story.world, provider) as worker:
         await provider.wait_for_calls(1)
         await story.world.runs.cancel(story.world.scope(), story.waiting[0].id)
         await until(story.world, story.waiting[:1], RunState.CANCELLED)
@@ -218,7 +218,7 @@ async def test_a_run_that_reaches_the_cap_is_healthy(pool: Pool) -> None:
     """Its last message is a turn beyond its iterations."""
     world = await make_seeded_tenant(pool, limits=Limits(max_iterations=2))
     run = await world.run(await world.session())
-    async with working(world, FakeProvider([call("note"), call("note")]), note):
+    async with started_worker(world, FakeProvider([call("note"), call("note")]), note):
         await until(world, [run], RunState.FAILED)
     assert await check(pool) == []
 
@@ -244,7 +244,7 @@ async def test_a_run_that_may_not_be_executed_any_more_is_healthy(story: Story) 
     """Its creator was disabled, so it fails without a word."""
     owner = story.world.users[Role.OWNER]
     await sql(story.pool, "update users set status = $2 where id = $1", owner.id, UserStatus.DISABLED)
-    async with working(story.world, FakeProvider([])):
+    async with started_worker(story.world, FakeProvider([])):
         ended = await until(story.world, story.waiting, RunState.FAILED)
     assert {run.error.code for run in ended if run.error} == {"creator_inactive"}
     assert await check(story.pool) == []
@@ -257,7 +257,7 @@ async def test_messages_that_came_through_the_api_are_healthy(pool: Pool) -> Non
     for role in ("user", "assistant", "assistant"):
         await world.sessions.add_message(world.scope(), session.id, role, (TextBlock("hello"),))
     run = await world.run(session)
-    async with working(world, FakeProvider([text("hello")])):
+    async with started_worker(world, FakeProvider([text("hello")])):
         await until(world, [run], RunState.SUCCEEDED)
     assert await check(pool) == []
 

@@ -20,7 +20,7 @@ _NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @attrs.define(eq=False)
-class MemoryTranscript:
+class CheckedTranscript:
     """One session's messages, under one claim of one run.
 
     Attributes:

@@ -66,7 +66,7 @@ class Commit:
 
 
 @attrs.define
-class Numbered:
+class CommitCounter:
     """Sends statements as they are, and numbers those that change something.
 
     Attributes:
@@ -121,7 +121,7 @@ class Sender(Protocol):
         ...
 
 
-def stand_in(patch: pytest.MonkeyPatch, pool: Pool, send: Sender) -> None:
+def intercept_writes(patch: pytest.MonkeyPatch, pool: Pool, send: Sender) -> None:
     """Have *send* send all that is written over *pool*, heartbeats included."""
     write, beat = Pool.write, Pool.beat
 

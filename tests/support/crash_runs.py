@@ -18,12 +18,12 @@ from hango.domain import Effects, Run, Session, new_id
 from hango.store.agents import Agents, NewAgent
 from hango.testing.plugin import SeededTenant, sql
 
-from support.crash_scenarios import Left, Scenario
-from support.crashing_process import Cut, Life
-from support.crashing_tools import BEATING, DIED, GATE, TOOLS, Body, Fate
-from support.fork_server import Forks
-from support.recording_tools import TOLD
-from support.workers import until, working
+from support.crash_scenarios import EarlierRun, Scenario
+from support.crashing_process import CrashPoint, ProcessPlan
+from support.crashing_tools import DIED, GATE, TOOLS, WITH_HEARTBEAT, CrashingTools, ProcessFault
+from support.fork_server import ForkServer
+from support.recording_tools import UNKNOWN_RESULT
+from support.workers import started_worker, until
 
 _MESSAGES = """
 select m.seq, r.session_seq as run, m.turn, m.role, m.content::text, m.stop_reason, m.usage::text,
@@ -43,7 +43,7 @@ _SEQ = "select last_seq, next_run_seq from sessions where id = $1"
 
 
 @attrs.frozen
-class Outcome:
+class VisibleState:
     """All that a user could see of a session, but ids and times."""
 
     messages: Sequence[Mapping[str, object]]
@@ -65,7 +65,7 @@ class Outcome:
 
 
 @attrs.frozen
-class Crashed:
+class CompletedWork:
     """What was done when a process ended: what must not be done again.
 
     Attributes:
@@ -80,7 +80,7 @@ class Crashed:
 
 
 @attrs.frozen
-class Scene:
+class ScenarioRun:
     """One performance of a scenario.
 
     Attributes:
@@ -95,10 +95,10 @@ class Scene:
     journal: Path
     runs: list[Run] = attrs.field(factory=list)
 
-    def life(self, cut: Cut | None = None) -> Life:
+    def life(self, cut: CrashPoint | None = None) -> ProcessPlan:
         """Return the life of the process that the scenario is about."""
         fates = dict(self.scenario.fates)
-        return Life(self.database, self.session.id, str(self.journal), fates, cut=cut)
+        return ProcessPlan(self.database, self.session.id, str(self.journal), fates, cut=cut)
 
     def marks(self) -> list[str]:
         """Read the journal, oldest first."""
@@ -113,9 +113,9 @@ class Scene:
         """Queue the runs; or have the lease lapse of the process that died in the first of them."""
         if self.scenario.left is None:
             await self.queue_up()
-        if self.scenario.left is Left.CANCELLED:
+        if self.scenario.left is EarlierRun.CANCELLED:
             await self.world.runs.cancel(self.world.scope(), self.runs[0].id)
-        if self.scenario.left is Left.CRASH_LOOP:
+        if self.scenario.left is EarlierRun.CRASH_LOOP:
             await self._sql("update runs set reclaims = 9 where session_id = $1 and state = 'running'")
         await self.lapse()
 
@@ -132,13 +132,15 @@ class Scene:
         await self.world.queue().sweep()
         await self._sql("update runs set not_before = null where session_id = $1")  # a pause goes by
         fates = self.scenario.fates.items()
-        body = Body(self.world.pool, dict(each for each in fates if each[1] is Fate.CANCEL))
+        body = CrashingTools(
+            self.world.pool, dict(each for each in fates if each[1] is ProcessFault.CANCEL)
+        )
         provider = body.provider
-        async with working(
+        async with started_worker(
             self.world,
             {"scripted": provider},
             *body.tools,
-            settings=BEATING,
+            settings=WITH_HEARTBEAT,
             verifiers=body.verifiers,
         ):
             await until(self.world, self.runs)
@@ -149,13 +151,13 @@ class Scene:
         live = "select from runs where session_id = $1 and finished_at is null"
         return bool(await self._sql(live))
 
-    async def outcome(self) -> Outcome:
+    async def outcome(self) -> VisibleState:
         """Read what a user could see."""
         messages = [_parsed(row) for row in await self._sql(_MESSAGES)]
         runs = [_parsed(row) for row in await self._sql(_RUNS)]
-        return Outcome(messages, runs, [dict(row) for row in await self._sql(_SEQ)])
+        return VisibleState(messages, runs, [dict(row) for row in await self._sql(_SEQ)])
 
-    async def crashed(self) -> Crashed:
+    async def crashed(self) -> CompletedWork:
         """Read, after a process has ended and before another begins, what is done."""
         names = [prompt.split()[0] for prompt in self.scenario.prompts]
         answers = await self._sql(
@@ -177,7 +179,7 @@ class Scene:
         finished = {str(row["id"]): row["resume_turn"] for row in ended}
         marks = self.marks()
         done |= {mark for mark in marks if _turn(mark) <= finished.get(_run(mark), -1)}
-        return Crashed(frozenset(done), frozenset(unknown), len(marks))
+        return CompletedWork(frozenset(done), frozenset(unknown), len(marks))
 
     async def _sql(self, text: str) -> Sequence[Row]:
         return await sql(self.world.pool, text, self.session.id)
@@ -203,7 +205,9 @@ def _turn(mark: str) -> int:
     return int(mark.split(":")[1]) if ":" in mark else 0
 
 
-def told_unknown(outcome: Outcome, unknown: frozenset[tuple[int, int, int]]) -> Outcome:
+def with_unknown_results(
+    outcome: VisibleState, unknown: frozenset[tuple[int, int, int]]
+) -> VisibleState:
     """Return *outcome* as it is when nobody knows what became of the calls *unknown*."""
 
     def told(message: Mapping[str, object]) -> Mapping[str, object]:
@@ -212,7 +216,7 @@ def told_unknown(outcome: Outcome, unknown: frozenset[tuple[int, int, int]]) -> 
         if message["role"] != "user":
             return message
         blocks = [
-            block | {"content": f"post {TOLD}", "is_error": True}
+            block | {"content": f"post {UNKNOWN_RESULT}", "is_error": True}
             if (message["run"], message["turn"], ordinal) in unknown and block["type"] == "tool_result"
             else block
             for ordinal, block in enumerate(content)
@@ -233,7 +237,7 @@ def unsafe(marks: Sequence[str]) -> list[str]:
 
 
 @attrs.define
-class Stage:
+class CrashHarness:
     """Performs scenarios, each time in a new session.
 
     Attributes:
@@ -242,17 +246,17 @@ class Stage:
 
     world: SeededTenant
     database: str
-    forks: Forks
+    forks: ForkServer
     folder: Path
     patch: pytest.MonkeyPatch
 
-    async def set(self, scenario: Scenario) -> Scene:
+    async def set(self, scenario: Scenario) -> ScenarioRun:
         """Prepare a performance, and begin it: the runs are queued."""
         (scene,) = await self.prepare(scenario, 1)
         await self.begin(scene)
         return scene
 
-    async def prepare(self, scenario: Scenario, count: int) -> list[Scene]:
+    async def prepare(self, scenario: Scenario, count: int) -> list[ScenarioRun]:
         """Prepare that many performances; one earlier process dies in mid-tool of all, if any does."""
         if scenario.gated:
             agent = await Agents(self.world.pool).by_slug(self.world.tenant.id, "helper")
@@ -263,24 +267,24 @@ class Stage:
             await self._die_in(scenes)
         return scenes
 
-    async def begin(self, scene: Scene) -> None:
+    async def begin(self, scene: ScenarioRun) -> None:
         """Begin a performance; the tools of this process, too, write to its journal from now on."""
         self.patch.setenv("DURABLE_JOURNAL", str(scene.journal))
         await scene.begin()
 
-    async def _scene(self, scenario: Scenario) -> Scene:
+    async def _scene(self, scenario: Scenario) -> ScenarioRun:
         session = await self.world.session()
         journal = self.folder / f"{session.id}.journal"
-        scene = Scene(scenario, self.world, self.database, session, journal)
+        scene = ScenarioRun(scenario, self.world, self.database, session, journal)
         if scenario.left is not None:
             await scene.queue_up()
         return scene
 
-    async def _die_in(self, scenes: Sequence[Scene]) -> None:
+    async def _die_in(self, scenes: Sequence[ScenarioRun]) -> None:
         """Have a process die when all *scenes* are in `post`; the leases hold until they are lapsed."""
         journal = self.folder / f"{new_id()}.journal"
         session, crowd = scenes[0].session.id, len(scenes)
-        first = Life(self.database, session, str(journal), {"post": Fate.DIE}, crowd)
+        first = ProcessPlan(self.database, session, str(journal), {"post": ProcessFault.DIE}, crowd)
         assert await self.forks.lived(first) == DIED
         await sql(
             self.world.pool,
@@ -291,7 +295,7 @@ class Stage:
             own = [mark for mark in marks if str(scene.runs[0].id) in mark]
             scene.journal.write_text("".join(f"{mark}\n" for mark in own), "utf-8")
 
-    async def without_crash(self, scenario: Scenario) -> tuple[Scene, Outcome]:
+    async def without_crash(self, scenario: Scenario) -> tuple[ScenarioRun, VisibleState]:
         """Perform *scenario* without a crash; a process that drains is followed by another."""
         scene = await self.set(scenario)
         assert await self.forks.lived(scene.life()) == 0

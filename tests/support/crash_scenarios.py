@@ -10,10 +10,10 @@ from enum import StrEnum
 
 import attrs
 
-from support.crashing_tools import Fate
+from support.crashing_tools import ProcessFault
 
 
-class Left(StrEnum):
+class EarlierRun(StrEnum):
     """How an earlier process leaves the first run, in mid-tool."""
 
     RESUMED = "resumed"
@@ -38,12 +38,12 @@ class Scenario:
     prompts: tuple[str, ...]
     ends: tuple[str, ...] = ("succeeded",)
     stored: str = "1.0u 1.1a 1.1u 1.2a 1.2u 1.3a"
-    fates: Mapping[str, Fate] = attrs.field(factory=dict)
-    left: Left | None = None
+    fates: Mapping[str, ProcessFault] = attrs.field(factory=dict)
+    left: EarlierRun | None = None
     gated: bool = False
 
 
-def _after(left: Left, end: str, stored: str) -> Scenario:
+def _after(left: EarlierRun, end: str, stored: str) -> Scenario:
     """Make a scenario in which an earlier process died in the second turn of the first run."""
     name = f"after a run that is {left}"
     return Scenario(name, ("one look post", "two look"), (end, "succeeded"), stored, left=left)
@@ -58,9 +58,9 @@ SCENARIOS = (
         ("one tidy look+quit",),
         ("cancelled",),
         "1.0u 1.1a 1.1u 1.2a",
-        {"quit": Fate.CANCEL},
+        {"quit": ProcessFault.CANCEL},
     ),
-    Scenario("a drain in mid-tool", ("one leave+pay look",), fates={"leave": Fate.DRAIN}),
+    Scenario("a drain in mid-tool", ("one leave+pay look",), fates={"leave": ProcessFault.DRAIN}),
     Scenario(
         "a gate that rejects once",
         ("one look claim pay",),
@@ -74,7 +74,7 @@ SCENARIOS = (
         "1.0u 1.1a 1.1us 1.2a 1.2u 1.3a 2.0u 2.1a",
         gated=True,
     ),
-    _after(Left.RESUMED, "succeeded", "1.0u 1.1a 1.1u 1.2a 1.2u 1.3a 2.0u 2.1a 2.1u 2.2a"),
-    _after(Left.CANCELLED, "cancelled", _REPAIRED),
-    _after(Left.CRASH_LOOP, "failed", _REPAIRED),
+    _after(EarlierRun.RESUMED, "succeeded", "1.0u 1.1a 1.1u 1.2a 1.2u 1.3a 2.0u 2.1a 2.1u 2.2a"),
+    _after(EarlierRun.CANCELLED, "cancelled", _REPAIRED),
+    _after(EarlierRun.CRASH_LOOP, "failed", _REPAIRED),
 )

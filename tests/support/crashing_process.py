@@ -23,9 +23,9 @@ from hango.store.queue import RunQueue
 from hango.telemetry import names
 from hango.testing.plugin import sql
 
-from support.commits import Commit, Numbered, Side, stand_in
+from support.commits import Commit, CommitCounter, Side, intercept_writes
 from support.counters import counted
-from support.crashing_tools import BEATING, Body, Fate, end_by
+from support.crashing_tools import WITH_HEARTBEAT, CrashingTools, ProcessFault, apply_fault
 from support.journal_plugin import journal
 from support.workers import new_owner, registry_of
 
@@ -33,22 +33,22 @@ WRITES = ("append", "end_turn", "settle", "release", "begin_call", "finish_call"
 
 
 @attrs.frozen
-class Cut:
+class CrashPoint:
     """Where among its commits a process meets a fate."""
 
     number: int
     side: Side
-    fate: Fate = Fate.DIE
+    fate: ProcessFault = ProcessFault.DIE
 
 
 @attrs.frozen
-class Life:
+class ProcessPlan:
     """What one process is to do, and to suffer.
 
     Attributes:
         database: its URL.
         session: whose runs it waits for; it serves all there are.
-        fates: as `Body` has them, and `crowd`.
+        fates: as `CrashingTools` has them, and `crowd`.
         cut: None for a process that is not cut.
         lease_ttl: seconds.
         deaf_to: a database whose doorbell it listens to instead of its own, while its heartbeats do not
@@ -59,9 +59,9 @@ class Life:
     database: str
     session: UUID
     journal: str
-    fates: dict[str, Fate] = attrs.field(factory=dict)
+    fates: dict[str, ProcessFault] = attrs.field(factory=dict)
     crowd: int = 1
-    cut: Cut | None = None
+    cut: CrashPoint | None = None
     lease_ttl: float = 90.0
     deaf_to: str | None = None
     again: bool = False
@@ -71,7 +71,7 @@ class Life:
         return json.dumps(_converter.unstructure(self))
 
     @classmethod
-    def read(cls, line: str) -> Life:
+    def read(cls, line: str) -> ProcessPlan:
         """Read what `told` wrote."""
         return _converter.structure(json.loads(line), cls)
 
@@ -81,38 +81,40 @@ _converter.register_unstructure_hook(UUID, str)
 _converter.register_structure_hook(UUID, lambda value, _: UUID(value))
 
 
-def live(line: str) -> None:
+def run_process(line: str) -> None:
     """Live the life that *line* tells."""
-    life = Life.read(line)
+    life = ProcessPlan.read(line)
     os.environ["DURABLE_JOURNAL"] = life.journal
     trio.run(_live, life)
     rejected = {write: counted(names.FENCE_REJECTED, **{names.WRITE: write}) for write in WRITES}
     _file("rejected").write_text(json.dumps({write: n for write, n in rejected.items() if n}))
 
 
-async def _live(life: Life) -> None:
-    numbered = Numbered(_Fated(life.cut), frozenset({"renew_leases"} if life.deaf_to else ()))
+async def _live(life: ProcessPlan) -> None:
+    numbered = CommitCounter(
+        _CommitFaults(life.cut), frozenset({"renew_leases"} if life.deaf_to else ())
+    )
     async with (
         open_pool(life.database, lease_ttl=life.lease_ttl) as pool,
         open_pool(life.deaf_to or life.database) as heard,
     ):
         with pytest.MonkeyPatch.context() as patch:
-            stand_in(patch, pool, numbered.send)
-            await _Process(life, pool, heard, Body(pool, dict(life.fates), life.crowd)).serve()
+            intercept_writes(patch, pool, numbered.send)
+            await _Process(life, pool, heard, CrashingTools(pool, dict(life.fates), life.crowd)).serve()
 
 
 @attrs.frozen
-class _Fated:
+class _CommitFaults:
     """Writes down every commit, and meets the fate of one."""
 
-    cut: Cut | None
+    cut: CrashPoint | None
 
     def __call__(self, commit: Commit, side: Side) -> None:
         if side == "after":
             _note(f"{commit.number} {commit.name}")
         if self.cut is not None and (commit.number, side) == (self.cut.number, self.cut.side):
             _note(f"{commit.number} {commit.name} {side}")
-            end_by(self.cut.fate)
+            apply_fault(self.cut.fate)
 
 
 @attrs.frozen
@@ -123,10 +125,10 @@ class _Process:
         heard: the way to the database whose doorbell it hears.
     """
 
-    life: Life
+    life: ProcessPlan
     pool: Pool
     heard: Pool
-    body: Body
+    body: CrashingTools
     owner: UUID = attrs.field(factory=new_owner)
 
     async def serve(self) -> None:
@@ -154,7 +156,7 @@ class _Process:
             drain.set()
 
     async def _supervise(self, heard: Pool, drain: trio.Event) -> None:
-        settings = attrs.evolve(BEATING, lease_ttl=self.life.lease_ttl)
+        settings = attrs.evolve(WITH_HEARTBEAT, lease_ttl=self.life.lease_ttl)
         registry = registry_of(*self.body.tools)
         await supervise(
             queue=RunQueue(self.pool, self.owner, settings.lease_ttl, max_reclaims=10),
@@ -168,9 +170,9 @@ class _Process:
 
     async def _all_ended(self) -> None:
         """Wait, by the doorbell, until all runs of the session have ended."""
-        live = "select from runs where session_id = $1 and finished_at is null"
+        run_process = "select from runs where session_id = $1 and finished_at is null"
         async with self.pool.listen() as rings:
-            while await sql(self.pool, live, self.life.session):
+            while await sql(self.pool, run_process, self.life.session):
                 await anext(rings)
 
 

@@ -25,7 +25,7 @@ from support.journal_plugin import asked, said, write
 from support.workers import SETTINGS
 
 # A cancel may be rung before anybody listens; then the next heartbeat hears of it.
-BEATING = attrs.evolve(SETTINGS, heartbeat_interval=1.0)
+WITH_HEARTBEAT = attrs.evolve(SETTINGS, heartbeat_interval=1.0)
 DIED = 86  # the exit code of a process that ended itself
 
 TOOLS: Mapping[str, Effects] = {
@@ -41,18 +41,18 @@ TOOLS: Mapping[str, Effects] = {
 GATE = Gate("says_done", 2)
 
 
-class Fate(StrEnum):
+class ProcessFault(StrEnum):
     """What becomes of a process at a mark."""
 
     DIE = "die"  # at once, without a last word to anybody
     FREEZE = "freeze"  # until somebody sends SIGCONT
-    LINGER = "linger"  # frozen, then in the tool until it is let go; the next call of it, see `Body`
+    LINGER = "linger"  # frozen, then waiting in the tool until released; see `CrashingTools`
     DRAIN = "drain"  # it is told to
     CANCEL = "cancel"  # its run is
 
 
 @attrs.define
-class Body:
+class CrashingTools:
     """The tools and the model of one process.
 
     The prompt is the script, as `support.journal_plugin` reads it.
@@ -68,7 +68,7 @@ class Body:
     """
 
     pool: Pool
-    fates: dict[str, Fate]
+    fates: dict[str, ProcessFault]
     crowd: int = 1
     drain: trio.Event = attrs.field(factory=trio.Event)
     lingers: trio.Event = attrs.field(factory=trio.Event)
@@ -107,41 +107,41 @@ class Body:
 
     async def _suffer(self, name: str, context: ToolContext) -> None:
         match self.fates.get(name):
-            case Fate.CANCEL:
+            case ProcessFault.CANCEL:
                 assert context.scope is not None
                 await Runs(self.pool).cancel(context.scope, context.run_id)
                 await trio.sleep_forever()
-            case Fate.LINGER if not self.lingers.is_set():
-                end_by(Fate.FREEZE)
+            case ProcessFault.LINGER if not self.lingers.is_set():
+                apply_fault(ProcessFault.FREEZE)
                 self.lingers.set()
                 await self.let_go.wait()
-            case Fate.LINGER:
+            case ProcessFault.LINGER:
                 del self.fates[name]
-                end_by(Fate.FREEZE)
+                apply_fault(ProcessFault.FREEZE)
                 self.let_go.set()
                 await self.gone.wait()
-                end_by(Fate.FREEZE)
-            case Fate.DRAIN:
+                apply_fault(ProcessFault.FREEZE)
+            case ProcessFault.DRAIN:
                 self.drain.set()
-            case Fate.DIE if self.crowd > 1:
+            case ProcessFault.DIE if self.crowd > 1:
                 self.crowd -= 1
                 await trio.sleep_forever()
-            case Fate() as fate:
+            case ProcessFault() as fate:
                 del self.fates[name]
-                end_by(fate)
+                apply_fault(fate)
 
     def _answer(self, request: ProviderRequest) -> Answer | Block:
         words, turn = asked(request)
         mark = f"provider {words[0]} {turn}"
         write(mark)
         if fate := self.fates.pop(mark, None):
-            end_by(fate)
+            apply_fault(fate)
         return said(words, turn)
 
 
-def end_by(fate: Fate) -> None:
+def apply_fault(fate: ProcessFault) -> None:
     """End this process, or stop it until somebody lets it go on; in the middle of whatever it does."""
-    if fate is Fate.DIE:
+    if fate is ProcessFault.DIE:
         os._exit(DIED)
-    assert fate is Fate.FREEZE
+    assert fate is ProcessFault.FREEZE
     signal.raise_signal(signal.SIGSTOP)

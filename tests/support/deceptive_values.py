@@ -6,7 +6,7 @@ from typing import NoReturn
 from unittest.mock import Mock
 
 
-class Agreeing:
+class EqualsEverything:
     """Says that it equals whatever it is compared with."""
 
     def __eq__(self, other: object) -> bool:
@@ -18,7 +18,7 @@ class Agreeing:
         return hash("allow")
 
 
-class Flattering(str):
+class DeceptiveStr(str):
     """A text that claims to equal every other, and whose methods are of no use."""
 
     __slots__ = ()
@@ -52,7 +52,7 @@ class Flattering(str):
         raise ValueError("no ends")
 
 
-class Unmeasured(tuple[object, ...]):
+class TupleWithoutLength(tuple[object, ...]):
     """A tuple that does not tell what is in it."""
 
     __slots__ = ()
@@ -66,7 +66,7 @@ class Unmeasured(tuple[object, ...]):
         raise ValueError("no parts")
 
 
-class Nameless:
+class WithoutAttributes:
     """A function whose attributes cannot be asked for."""
 
     def __call__(self, _: object) -> str:
@@ -78,7 +78,7 @@ class Nameless:
         raise RuntimeError(f"no {name} here")
 
 
-class Unclassed:
+class WithoutClass:
     """An object that does not let itself be asked what it is."""
 
     @property  # type: ignore[misc]  # the misbehaviour under test

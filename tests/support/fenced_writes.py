@@ -113,12 +113,12 @@ async def claimed_in_turn_one(world: SeededTenant) -> Claim:
 # --- the database around it -----------------------------------------------------------------
 
 
-def plainly(world: SeededTenant) -> Fetch:
+def autocommit(world: SeededTenant) -> Fetch:
     """Return what runs statements each in a transaction of its own."""
     return partial(sql, world.pool)
 
 
-async def everything(fetch: Fetch) -> Sequence[Sequence[Row]]:
+async def all_rows(fetch: Fetch) -> Sequence[Sequence[Row]]:
     """All that is stored of sessions, messages, runs and effects, byte for byte."""
     return [
         await fetch(f"select {table}::text as row from {table} order by 1")  # noqa: S608  # our words
@@ -126,7 +126,7 @@ async def everything(fetch: Fetch) -> Sequence[Sequence[Row]]:
     ]
 
 
-async def hand_on(fetch: Fetch, claim: Claim, successor: str) -> None:
+async def take_over(fetch: Fetch, claim: Claim, successor: str) -> None:
     """Let the lease lapse and the run be swept, and perhaps claimed again."""
     lapse = "update runs set lease_expires_at = now() - interval '1 second' where id = $1"
     await fetch(lapse, claim.run.id)

@@ -14,7 +14,7 @@ from pathlib import Path
 import attrs
 import trio
 
-from support.crashing_process import Life
+from support.crashing_process import ProcessPlan
 from support.processes import COMMAND, environment
 
 _TESTS = Path(__file__).parents[1]
@@ -23,7 +23,7 @@ _LONGEST = 60.0  # seconds; a process that says nothing for so long hangs
 
 
 @attrs.define
-class Forks:
+class ForkServer:
     """A warm process, and the one it has made; there is one at a time.
 
     Attributes:
@@ -33,7 +33,7 @@ class Forks:
     pid: int | None = None
     _warm: subprocess.Popen[str] | None = None
 
-    async def start(self, life: Life) -> None:
+    async def start(self, life: ProcessPlan) -> None:
         """Start a process."""
         assert self.pid is None, "the last one lives"
         self._warm = self._warm or _warmed_up()
@@ -60,7 +60,7 @@ class Forks:
         self.pid = None
         return int(code)
 
-    async def lived(self, life: Life) -> int:
+    async def lived(self, life: ProcessPlan) -> int:
         """Start a process, and wait for its end."""
         await self.start(life)
         return await self.ended()

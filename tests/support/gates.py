@@ -18,7 +18,7 @@ def no(reason: str) -> Verdict:
 
 
 @attrs.define(eq=False)
-class Judge:
+class ScriptedVerifier:
     """A verifier that gives *verdicts*, one for each time it is asked.
 
     Attributes:
@@ -38,15 +38,15 @@ class Judge:
         return self.verdicts[len(self.asked) - 1]
 
 
-def judged_by(*verdicts: Verdict, attempts: int = 3) -> tuple[Judge, Completion]:
+def verifier_and_gate(*verdicts: Verdict, attempts: int = 3) -> tuple[ScriptedVerifier, Completion]:
     """Return a verifier and the gate that asks it."""
-    judge = Judge(list(verdicts))
+    judge = ScriptedVerifier(list(verdicts))
     return judge, Completion(judge, attempts)
 
 
 def gate(*verdicts: Verdict, attempts: int = 3) -> Completion:
     """Return a gate."""
-    return judged_by(*verdicts, attempts=attempts)[1]
+    return verifier_and_gate(*verdicts, attempts=attempts)[1]
 
 
 def failed(times: int, reason: str) -> str:

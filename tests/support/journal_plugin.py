@@ -18,7 +18,7 @@ from hango import Effects, Plugins, Result, ToolContext, tool
 from hango.domain import Block, PromptMessage, ProviderRequest, TextBlock
 from hango.testing import Answer, FakeProvider, answer, call, text
 
-from support.pausing_provider import Stopping
+from support.pausing_provider import PausingProvider
 
 CLAIM = "claim"
 
@@ -126,9 +126,9 @@ def _prompt(message: PromptMessage) -> str:
     return "" if said.startswith("Your work did not verify") else said
 
 
-def model() -> Stopping:
+def model() -> PausingProvider:
     """Make the model."""
-    return Stopping(FakeProvider(_answer, name="scripted"), _in_the_middle)
+    return PausingProvider(FakeProvider(_answer, name="scripted"), _in_the_middle)
 
 
 TOOLS = (note, hold, pay, send, post, die)

@@ -35,7 +35,7 @@ from hango.domain import (
 )
 from hango.testing import Answer, FakeProvider, MemoryLedger, answer
 
-from support.checked_transcript import MemoryTranscript
+from support.checked_transcript import CheckedTranscript
 
 Body = Callable[[ToolUseBlock, ToolContext], Awaitable[Result]]
 T = TypeVar("T")
@@ -63,7 +63,7 @@ async def noon(call: ToolUseBlock, context: ToolContext) -> Result:  # noqa: ARG
 
 
 @attrs.define(eq=False)
-class Tools:
+class FakeToolbox:
     """A toolbox of one body for every name; counts what it was asked."""
 
     body: Body = noon
@@ -90,7 +90,7 @@ class Tools:
 
 
 @attrs.define(eq=False)
-class Recorder:
+class EventRecorder:
     """A sink that keeps everything."""
 
     events: list[RunEvent] = attrs.field(factory=list)
@@ -115,19 +115,19 @@ class Bench:
     script: Sequence[Answer] = ()
     body: Body = noon
     limits: LoopLimits = attrs.field(factory=LoopLimits)
-    transcript: MemoryTranscript = attrs.field(factory=MemoryTranscript)
+    transcript: CheckedTranscript = attrs.field(factory=CheckedTranscript)
     ledger: MemoryLedger = attrs.field(factory=MemoryLedger)
-    sink: Recorder = attrs.field(factory=Recorder)
+    sink: EventRecorder = attrs.field(factory=EventRecorder)
     guardrails: Sequence[Guardrail] = attrs.field(default=(), kw_only=True)
     completion: Completion | None = attrs.field(default=None, kw_only=True)
     threads: CallbackThreads = attrs.field(factory=CallbackThreads, kw_only=True)
     provider: FakeProvider = attrs.field(init=False)
-    tools: Tools = attrs.field(init=False)
+    tools: FakeToolbox = attrs.field(init=False)
     toolbox: Toolbox | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.provider = FakeProvider(self.script)
-        self.tools = Tools(self.body)
+        self.tools = FakeToolbox(self.body)
 
     @property
     def run_id(self) -> UUID:

@@ -32,7 +32,7 @@ from hango.errors import StoreUnavailable
 from hango.testing.plugin import sql
 
 from support.locks import uncommitted, until_waiting
-from support.private_postgres import Server
+from support.private_postgres import PrivatePostgres
 
 _PATIENCE = 20.0  # seconds
 _PAUSE = 0.01  # seconds between two looks at another process
@@ -50,11 +50,11 @@ _FIND = "select pid from pg_stat_activity"
 _END = "select pg_terminate_backend(pid) from pg_stat_activity"
 
 
-class Stage(Protocol):
+class OutageTarget(Protocol):
     """Those who suffer an outage, and whoever brings it about."""
 
     @property
-    def server(self) -> Server:
+    def server(self) -> PrivatePostgres:
         """The server."""
         ...
 
@@ -78,14 +78,14 @@ class Stage(Protocol):
         ...
 
 
-Outage: TypeAlias = Callable[[Stage], AbstractAsyncContextManager[None]]
+Outage: TypeAlias = Callable[[OutageTarget], AbstractAsyncContextManager[None]]
 
 
 # --- stopped --------------------------------------------------------------------------------
 
 
 @asynccontextmanager
-async def stopped(stage: Stage) -> AsyncIterator[None]:
+async def stopped(stage: OutageTarget) -> AsyncIterator[None]:
     """Stop the server as an operator does."""
     await stage.server.stop()
     async with _started_again(stage):
@@ -94,7 +94,7 @@ async def stopped(stage: Stage) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def crashed_before_commits(stage: Stage) -> AsyncIterator[None]:
+async def crashed_before_commits(stage: OutageTarget) -> AsyncIterator[None]:
     """End the server when writes have reached it that are not committed yet."""
     with suppress(asyncpg.InterfaceError, asyncpg.PostgresConnectionError):  # ours is cut as well
         async with uncommitted(stage.pool, "select from sessions for update"):
@@ -106,7 +106,7 @@ async def crashed_before_commits(stage: Stage) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def crashed_after_commits(stage: Stage) -> AsyncIterator[None]:
+async def crashed_after_commits(stage: OutageTarget) -> AsyncIterator[None]:
     """End the server when writes are committed, and before it says so.
 
     A server that waits for a standby that there is not does so between the two.
@@ -120,7 +120,7 @@ async def crashed_after_commits(stage: Stage) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def _started_again(stage: Stage) -> AsyncIterator[None]:
+async def _started_again(stage: OutageTarget) -> AsyncIterator[None]:
     try:
         yield
     finally:
@@ -129,7 +129,7 @@ async def _started_again(stage: Stage) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def _commits_hang(stage: Stage) -> AsyncIterator[None]:
+async def _commits_hang(stage: OutageTarget) -> AsyncIterator[None]:
     """Let no commit be answered from now on, as one of our own has shown; the next start ends that."""
     await sql(stage.pool, "create table probe ()")
     async with connection_of(stage.pool) as connection, trio.open_nursery() as nursery:
@@ -158,7 +158,7 @@ async def _commit_on(connection: Connection) -> None:
 
 
 @asynccontextmanager
-async def full(stage: Stage) -> AsyncIterator[None]:
+async def full(stage: OutageTarget) -> AsyncIterator[None]:
     """Let others take all connections that the server has, and the process has none."""
     async with AsyncExitStack() as crowd:
         while await _cut(stage):
@@ -170,7 +170,7 @@ async def full(stage: Stage) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def busy(stage: Stage) -> AsyncIterator[None]:
+async def busy(stage: OutageTarget) -> AsyncIterator[None]:
     """Keep all connections of the process busy but the heartbeat's, as with tables that are locked."""
     async with trio.open_nursery() as readers:
         lock = "lock table sessions, messages in access exclusive mode"
@@ -181,7 +181,7 @@ async def busy(stage: Stage) -> AsyncIterator[None]:
             yield
 
 
-async def _read(stage: Stage) -> None:
+async def _read(stage: OutageTarget) -> None:
     answered = await stage.client.get(f"/v1/sessions/{stage.session}/messages", timeout=60)
     assert answered.status_code in {200, 503}
 
@@ -190,7 +190,7 @@ async def _read(stage: Stage) -> None:
 
 
 @asynccontextmanager
-async def frozen(stage: Stage) -> AsyncIterator[None]:
+async def frozen(stage: OutageTarget) -> AsyncIterator[None]:
     """Let the server hang, whole: nobody is answered, nothing is closed."""
     postmaster = psutil.Process(stage.server.pid)
     with _hanging([postmaster.pid, *(child.pid for child in postmaster.children())]):
@@ -199,7 +199,7 @@ async def frozen(stage: Stage) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def closed(stage: Stage) -> AsyncIterator[None]:
+async def closed(stage: OutageTarget) -> AsyncIterator[None]:
     """Let all connections be cut, and new ones hang."""
     with _hanging([stage.server.pid]):
         await _cut(stage)
@@ -208,21 +208,21 @@ async def closed(stage: Stage) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def lines_hung(stage: Stage) -> AsyncIterator[None]:
+async def lines_hung(stage: OutageTarget) -> AsyncIterator[None]:
     """Let the connections hang that the process keeps for heartbeats, and to listen."""
     async with _hung(stage, f"({_BEATS} or {_LISTENS})", 2):
         yield
 
 
 @asynccontextmanager
-async def pool_hung(stage: Stage) -> AsyncIterator[None]:
+async def pool_hung(stage: OutageTarget) -> AsyncIterator[None]:
     """Let all connections hang on which the process does its work."""
     async with _hung(stage, f"not ({_BEATS} or {_LISTENS})", 1):
         yield
 
 
 @asynccontextmanager
-async def _hung(stage: Stage, which: str, count: int) -> AsyncIterator[None]:
+async def _hung(stage: OutageTarget, which: str, count: int) -> AsyncIterator[None]:
     """Let such connections hang, all there are; none in the middle of a statement, with locks."""
     idle = f"{_ITS_OWN} and {which} and state = 'idle'"
     while True:
@@ -265,12 +265,12 @@ async def connection_of(pool: Pool) -> AsyncIterator[Connection]:
         connection.terminate()
 
 
-async def _cut(stage: Stage) -> int:
+async def _cut(stage: OutageTarget) -> int:
     """Cut all connections of the process; return how many there were."""
     return len(await sql(stage.pool, f"{_END} where {_ITS_OWN}"))
 
 
-async def _until(stage: Stage, which: str, count: int) -> Sequence[int]:
+async def _until(stage: OutageTarget, which: str, count: int) -> Sequence[int]:
     """Wait until the server has *count* such processes for clients; return their numbers."""
     with trio.fail_after(_PATIENCE):
         while True:

@@ -35,10 +35,10 @@ from hango.testing import FakeProvider
 from hango.tools import Tool, tool
 
 from support.journal_plugin import asked
-from support.pausing_provider import Stopping
+from support.pausing_provider import PausingProvider
 
 
-class Why(StrEnum):
+class Cause(StrEnum):
     """What happens, to all that a process executes."""
 
     CANCEL = "cancel"  # it is committed, and its doorbell rings
@@ -125,7 +125,7 @@ class End:
 class Row:
     """What happens, at one instant and in this order, and what must come of it in each phase."""
 
-    whys: tuple[Why, ...]
+    whys: tuple[Cause, ...]
     ends: Mapping[Phase, End]
 
     def __str__(self) -> str:
@@ -133,16 +133,16 @@ class Row:
         return "+".join(self.whys)
 
 
-def table() -> list[Row]:
+def read_table() -> list[Row]:
     """Read the table; of two things that happen either is the first once."""
     (_, *headers), *lines = [
         [part.strip() for part in line.split("|")]
         for line in _TABLE.strip("\n").splitlines()
         if not line.startswith("#")
     ]
-    rows: dict[tuple[Why, ...], Row] = {}
+    rows: dict[tuple[Cause, ...], Row] = {}
     for names, *cells in lines:
-        whys = tuple(Why(name) for name in names.split("+"))
+        whys = tuple(Cause(name) for name in names.split("+"))
         ends = {
             Phase(phase): _end(cell)
             for header, cell in zip(headers, cells, strict=True)
@@ -162,7 +162,7 @@ def _end(cell: str) -> End:
 
 
 @attrs.define
-class Stops:
+class StopPoints:
     """Where executions stop, deaf to all that happens meanwhile, so that they meet it at one instant.
 
     Each stops once, in the phase that its prompt begins with.
@@ -226,14 +226,14 @@ class Stops:
         assert isinstance(run_id, UUID)
         return self._names[run_id]
 
-    def model(self, provider: FakeProvider) -> Stopping:
+    def model(self, provider: FakeProvider) -> PausingProvider:
         """Make a model in whose answers executions stop, once something has arrived."""
 
         async def stop(request: ProviderRequest) -> None:
             (name, *_), _ = asked(request)
             await self.at(Phase.STREAMING, name)
 
-        return Stopping(provider, stop)
+        return PausingProvider(provider, stop)
 
     @property
     def tool(self) -> Tool:

@@ -15,7 +15,7 @@ from hango.testing import FakeProvider
 
 
 @attrs.frozen
-class Stopping:
+class PausingProvider:
     """A provider that, after each piece of an answer, waits for *stop*."""
 
     provider: FakeProvider

@@ -28,7 +28,7 @@ _PAUSE = 0.01  # seconds between two looks at another process
 
 
 @attrs.frozen
-class Server:
+class PrivatePostgres:
     """A server.
 
     Attributes:
@@ -73,11 +73,11 @@ def _lives(process: psutil.Process) -> bool:
 
 
 @contextmanager
-def running_server() -> Iterator[Server]:
+def private_postgres() -> Iterator[PrivatePostgres]:
     """Have a server.  Blocks: for fixtures."""
     folder = Path(tempfile.mkdtemp(prefix="hango-away-"))
     try:
         with embedded_postgres(folder, settings=_SETTINGS) as dsn:
-            yield Server(folder, with_database(dsn, "postgres"))
+            yield PrivatePostgres(folder, with_database(dsn, "postgres"))
     finally:
         shutil.rmtree(folder)

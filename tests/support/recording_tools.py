@@ -18,14 +18,14 @@ from hango.testing import Answer, FakeProvider, answer, call, text
 from hango.testing.plugin import SeededTenant, sql
 from hango.tools import Tool, tool
 
-from support.workers import NEVER, TICKING, Time, Worker, away, until, working
+from support.workers import NEVER, TICKING, HandClock, Worker, database_away, started_worker, until
 
-PATIENT = attrs.evolve(TICKING, run_deadline=NEVER, tool_timeout=NEVER)
-TOLD = "was started before and cut short, so it may have taken effect; it was not run again"
+NO_TIMEOUTS = attrs.evolve(TICKING, run_deadline=NEVER, tool_timeout=NEVER)
+UNKNOWN_RESULT = "was started before and cut short, so it may have taken effect; it was not run again"
 
 
 @attrs.define
-class Shop:
+class RecordingTools:
     """A tool of each kind of effects, named after it, that writes down when its body runs.
 
     A body whose call says ``wait`` waits until the shop is open.  It returns how often it ran for this
@@ -71,14 +71,14 @@ def asks(*calls: str) -> Answer:
     return answer(*(call(name.removesuffix("…"), {"wait": name.endswith("…")}) for name in calls))
 
 
-async def told(world: SeededTenant, run: Run) -> list[ToolResultBlock]:
+async def first_results(world: SeededTenant, run: Run) -> list[ToolResultBlock]:
     """Return what the model was told of the calls of the first turn, in request order."""
     messages = await world.sessions.messages(world.scope(), run.session_id)
     (results,) = [m for m in messages if (m.run_id, m.turn, m.role) == (run.id, 1, "user")]
     return [block for block in results.content if isinstance(block, ToolResultBlock)]
 
 
-async def recorded(world: SeededTenant) -> list[tuple[str, str]]:
+async def ledger_rows(world: SeededTenant) -> list[tuple[str, str]]:
     """Return tool and state of all that is in the ledger, in the order of the calls."""
     rows = await sql(world.pool, "select tool, state from tool_effects order by turn, ordinal")
     return [(row["tool"], row["state"]) for row in rows]
@@ -88,7 +88,7 @@ async def recorded(world: SeededTenant) -> list[tuple[str, str]]:
 
 
 @attrs.frozen
-class Street:
+class TwoWorkers:
     """A database, and two processes' ways to it.
 
     Attributes:
@@ -101,20 +101,20 @@ class Street:
     async def turn(self, clock: MockClock, seconds: float) -> None:
         """Let *seconds* pass, and see each through, on either way."""
         for pool in (self.theirs, self.world.pool) * 2:
-            await Time(clock, pool).settle()
+            await HandClock(clock, pool).settle()
         for _ in range(round(seconds)):
             clock.jump(1)
             for pool in (self.theirs, self.world.pool) * 2:
-                await Time(clock, pool).settle()
+                await HandClock(clock, pool).settle()
 
     async def cut_off(self, clock: MockClock, seconds: float) -> None:
         """Take the database from the process for so long."""
-        async with away(self.theirs):
+        async with database_away(self.theirs):
             await self.turn(clock, seconds)
 
     async def crash(self, clock: MockClock, worker: Worker) -> None:
         """End the process without a last word to anybody, as a kill does."""
-        async with away(self.theirs):
+        async with database_away(self.theirs):
             worker.scope.cancel()
             await self.turn(clock, 10)
             await worker.ended.wait()
@@ -122,11 +122,13 @@ class Street:
 
 @asynccontextmanager
 async def interrupted(
-    street: Street, clock: MockClock, shop: Shop, *calls: str
+    street: TwoWorkers, clock: MockClock, shop: RecordingTools, *calls: str
 ) -> AsyncIterator[tuple[Worker, Run]]:
     """Have a run in a process of its own, in the middle of *calls*: those that wait are waiting."""
     provider = FakeProvider([asks(*calls), text("done")])
-    process = working(street.world, provider, *shop.tools, settings=PATIENT, pool=street.theirs)
+    process = started_worker(
+        street.world, provider, *shop.tools, settings=NO_TIMEOUTS, pool=street.theirs
+    )
     async with process as worker:
         run = await street.world.run(await street.world.session())
         await shop.until_ran(len(calls))
@@ -134,11 +136,11 @@ async def interrupted(
         yield worker, run
 
 
-async def driven_again(street: Street, clock: MockClock, shop: Shop, run: Run) -> None:
+async def replayed(street: TwoWorkers, clock: MockClock, shop: RecordingTools, run: Run) -> None:
     """Let the lease lapse, and the turn be driven again, by another process too, to the run's end."""
     shop.open.set()
     provider = FakeProvider([text("done")])
-    async with working(street.world, provider, *shop.tools, settings=PATIENT):
+    async with started_worker(street.world, provider, *shop.tools, settings=NO_TIMEOUTS):
         await street.turn(clock, TICKING.lease_ttl + TICKING.reclaim_interval)
         (done,) = await until(street.world, [run])
     assert (done.state, done.claim_epoch) == (RunState.SUCCEEDED, 2)

@@ -15,11 +15,11 @@ import trio_asyncio
 from hango.db.connections import Connection
 from hango.db.pool import Pool
 
-from support.commits import Commit, Hop, Numbered, Rows, Side, Statement, Work
+from support.commits import Commit, CommitCounter, Hop, Rows, Side, Statement, Work
 from support.locks import until_waiting
 
 
-class Lost(StrEnum):
+class LostReply(StrEnum):
     """When a write whose answer is lost is committed."""
 
     COMMITTED = "committed"  # before it is sent again
@@ -27,12 +27,12 @@ class Lost(StrEnum):
     LATE = "late"  # after its repeat, as if it had been held up on its way to the database
 
 
-class _NotHere(Exception):
+class _RollBack(Exception):
     """Rolls a statement back, to be run where it can outlive its caller."""
 
 
 @attrs.define
-class Twice:
+class RepeatedWrites:
     """Sends statements; the answer to one of them is lost.
 
     Attributes:
@@ -46,16 +46,16 @@ class Twice:
     pool: Pool
     watching: Pool
     number: int
-    lost: Lost
+    lost: LostReply
     name: str | None = None
     waited: bool = False
-    numbered: Numbered = attrs.field(init=False)
+    numbered: CommitCounter = attrs.field(init=False)
     _live: Connection | None = None
     _late: Statement | None = None
 
     def __attrs_post_init__(self) -> None:
         """Number what is sent."""
-        self.numbered = Numbered(self._at)
+        self.numbered = CommitCounter(self._at)
 
     def _at(self, commit: Commit, side: Side) -> None:
         if commit.number != self.number:
@@ -63,8 +63,8 @@ class Twice:
         self.name = commit.name
         if side == "after":
             raise asyncpg.ConnectionDoesNotExistError("the answer was lost")
-        if self.lost is not Lost.COMMITTED:
-            raise _NotHere
+        if self.lost is not LostReply.COMMITTED:
+            raise _RollBack
 
     async def send(self, statement: Statement, hop: Hop) -> Rows:
         """Send *statement*; if it repeats the lost one, that one is committed now, or afterwards."""
@@ -82,7 +82,7 @@ class Twice:
         async def unit(connection: Connection) -> Rows:
             try:
                 return await work(connection)
-            except _NotHere:
+            except _RollBack:
                 await self._take(statement)
                 raise asyncpg.ConnectionDoesNotExistError("the answer was lost") from None
 
@@ -90,7 +90,7 @@ class Twice:
 
     async def _take(self, statement: Statement) -> None:
         """Keep *statement* from its caller; a live one has run, and holds its locks (asyncio)."""
-        if self.lost is Lost.LATE:
+        if self.lost is LostReply.LATE:
             self._late = statement
             return
         self._live = await self.pool.connector.connect()

@@ -21,11 +21,11 @@ from hango.store.claims import Claim
 from hango.testing import FakeProvider
 from hango.testing.plugin import SeededTenant
 
-from support.workers import Gate, Recorder, registry_of
+from support.workers import BlockingTool, EventRecorder, registry_of
 
 
 @attrs.define
-class Stage:
+class SessionBench:
     """A session's actor alone, without anything that claims, renews or listens.
 
     Attributes:
@@ -71,16 +71,18 @@ class Stage:
 Prepare = Callable[[Claim, Sequence[Message]], Awaitable[PreparedRun | RunOutcome]]
 
 
-def workshop(provider: FakeProvider, *gates: Gate) -> Prepare:
+def builder_for(provider: FakeProvider, *gates: BlockingTool) -> Prepare:
     """Prepare executions with this provider."""
     registry = registry_of(*(gate.tool for gate in gates))
     return ExecutionBuilder({"fake": provider}, registry, WorkerSettings()).prepare
 
 
-async def stage(world: SeededTenant, nursery: trio.Nursery, prepare: Prepare) -> Stage:
+async def make_session_bench(
+    world: SeededTenant, nursery: trio.Nursery, prepare: Prepare
+) -> SessionBench:
     """Put a session's actor on stage."""
     leases = Leases()
     address = spawn(
-        nursery, session, prepare, leases, Recorder(), name="session under test", inbox_size=1
+        nursery, session, prepare, leases, EventRecorder(), name="session under test", inbox_size=1
     )
-    return Stage(world, await world.session(), address, leases)
+    return SessionBench(world, await world.session(), address, leases)

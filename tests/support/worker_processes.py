@@ -22,7 +22,7 @@ _LONGEST = 60.0  # seconds
 
 
 @attrs.frozen
-class Fleet:
+class WorkerProcesses:
     """Workers of one database, and the journal of what happened in them."""
 
     world: SeededTenant

@@ -38,7 +38,7 @@ TICKING = WorkerSettings()  # the real intervals, for tests that turn the clock
 
 
 @attrs.define
-class Recorder:
+class EventRecorder:
     """A sink that remembers."""
 
     events: list[RunEvent] = attrs.field(factory=list)
@@ -49,7 +49,7 @@ class Recorder:
 
 
 @asynccontextmanager
-async def working(
+async def started_worker(
     world: SeededTenant,
     provider: Provider | Mapping[str, Provider],
     *tools: Tool,
@@ -79,7 +79,7 @@ def new_owner() -> UUID:
 
 
 @attrs.define
-class Gate:
+class BlockingTool:
     """A tool named ``hold`` that waits: `entered` is set when it is called, and `open` lets it go.
 
     Attributes:
@@ -118,7 +118,7 @@ def mock_now() -> datetime:
 
 
 @attrs.frozen
-class Time:
+class HandClock:
     """A clock that stands still but when turned, for the process and for the leases in the database."""
 
     clock: MockClock
@@ -146,7 +146,7 @@ select pg_terminate_backend(pid) from pg_stat_activity
 
 
 @asynccontextmanager
-async def away(pool: Pool) -> AsyncIterator[None]:
+async def database_away(pool: Pool) -> AsyncIterator[None]:
     """Cut all of the pool's connections, and let it make no new ones until the context is left."""
     connector = pool.connector
     loop = pool._loop
@@ -161,9 +161,9 @@ async def away(pool: Pool) -> AsyncIterator[None]:
         connection.terminate()
 
 
-async def cut(pool: Pool) -> None:
+async def cut_connections(pool: Pool) -> None:
     """Cut all of the pool's connections; it may make new ones at once."""
-    async with away(pool):
+    async with database_away(pool):
         pass
 
 
@@ -187,14 +187,14 @@ def echo(request: ProviderRequest) -> Block:
     return text(f"heard {prompt(request)}")
 
 
-async def quiet(world: SeededTenant) -> None:
+async def until_idle(world: SeededTenant) -> None:
     """Return when nothing goes on: no statement is under way, and all tasks wait."""
     await wait_all_tasks_blocked(0.02)
     while world.pool.in_flight:
         await wait_all_tasks_blocked(0.02)
 
 
-class FirstClaim:
+class PausedFirstClaim:
     """Lets the first claim commit, and something happen before its answer arrives.
 
     Attributes:
@@ -216,6 +216,6 @@ class FirstClaim:
         monkeypatch.setattr(Pool, "write", hold)
 
 
-async def lose_answer() -> None:
+async def lose_reply() -> None:
     """Break the connection."""
     raise StoreUnavailable("the answer was lost")

@@ -11,7 +11,7 @@ from hango.db.pool import Pool
 from hango.testing.plugin import make_seeded_tenant
 
 from support.api import Api, serving
-from support.worker_processes import Fleet
+from support.worker_processes import WorkerProcesses
 
 
 @pytest.fixture
@@ -22,6 +22,8 @@ async def api(pool: Pool) -> AsyncIterator[Api]:
 
 
 @pytest.fixture
-async def fleet(database: str, pool: Pool, tmp_path: Path) -> Fleet:
+async def fleet(database: str, pool: Pool, tmp_path: Path) -> WorkerProcesses:
     """Have a database whose agent is the scripted one, for workers to be started on."""
-    return Fleet(await make_seeded_tenant(pool, provider="scripted"), database, tmp_path / "journal")
+    return WorkerProcesses(
+        await make_seeded_tenant(pool, provider="scripted"), database, tmp_path / "journal"
+    )

@@ -14,7 +14,7 @@ from hango.errors import StoreUnavailable
 from hango.testing import FakeProvider, call, text
 from hango.testing.plugin import SeededTenant, sql
 
-from support.workers import Gate, working
+from support.workers import BlockingTool, started_worker
 
 
 class LostAnswer:
@@ -44,9 +44,9 @@ async def test_a_run_cut_short_after_a_lost_answer_ends_at_once(
     world: SeededTenant, monkeypatch: pytest.MonkeyPatch, write: str, *, cancelled: bool
 ) -> None:
     """Cancelled or handed over, it does not wait for its lease to lapse, and nothing is counted."""
-    gate, session = Gate(), await world.session()
+    gate, session = BlockingTool(), await world.session()
     gate.open.set()
-    async with working(world, FakeProvider([call("hold"), text("done")]), gate.tool) as worker:
+    async with started_worker(world, FakeProvider([call("hold"), text("done")]), gate.tool) as worker:
         also = "update runs set cancel_requested_at = now()" if cancelled else "select 1"
         losing = LostAnswer(monkeypatch, write, worker.scope, also)
         run = await world.run(session)

@@ -13,7 +13,7 @@ from hango.testing.plugin import sql
 from hango.web.app import ROUTES
 
 from support.api import Api
-from support.workers import working
+from support.workers import started_worker
 
 # What a schema cannot say (which tools are registered, what a cursor holds, that a key is new) is
 # refused although it fits: that check would say so each time.
@@ -40,7 +40,7 @@ async def test_every_answer_is_one_that_the_document_declares(api: Api, tmp_path
     await sql(api.pool, _KEPT.format("users", "id", owner.id))
     await sql(api.pool, _KEPT.format("api_keys", "user_id", owner.id))
     demo = DemoProvider()
-    async with working(api.acme, {"demo": demo, "fake": demo}):
+    async with started_worker(api.acme, {"demo": demo, "fake": demo}):
         report = await schemathesis(
             f"{api.url}/openapi.json",
             *(*_CHECKS, *_BOUNDS, "--header", f"Authorization: Bearer {api.keys[owner.id]}"),

@@ -17,7 +17,7 @@ from hango.testing.plugin import sql
 from hango.web import run_waiter
 
 from support.api import Api, is_problem, serving
-from support.workers import away, cut, working
+from support.workers import cut_connections, database_away, started_worker
 
 NEVER = 1e6  # seconds; what cannot be the reason that something happens
 _LISTENING = """
@@ -101,7 +101,7 @@ async def test_the_answer_comes_with_the_end(api: Api) -> None:
 async def test_a_run_is_asked_for_and_waited_for(api: Api) -> None:
     """From the prompt to the end of the run it takes two requests."""
     session = await api.session()
-    async with working(api.acme, DemoProvider()), api.as_role(Role.MEMBER) as client:
+    async with started_worker(api.acme, DemoProvider()), api.as_role(Role.MEMBER) as client:
         accepted = await client.post(f"/v1/sessions/{session.id}/runs", json={"input": "hello"})
         run = await client.get(accepted.headers["location"], headers={"Prefer": "wait=30"})
     assert run.json()["state"] == "succeeded"
@@ -208,7 +208,7 @@ async def test_a_dead_line_is_opened_again(api: Api, monkeypatch: pytest.MonkeyP
     run = await queued(api)
     async with waits(api, run) as (wait,):
         for _ in range(2):
-            await cut(api.pool)
+            await cut_connections(api.pool)
             await until(api, waiting=1, hearing=False)
             await until(api, waiting=1, hearing=True)
         await end(api, run)
@@ -223,7 +223,7 @@ async def test_an_end_that_nobody_heard_is_found(
     monkeypatch.setattr(run_waiter, "POLL_INTERVAL", NEVER)
     run = await queued(api)
     async with waits(api, run) as (wait,), open_pool(database) as elsewhere:
-        async with away(api.pool):
+        async with database_away(api.pool):
             await until(api, waiting=1, hearing=False)
             await end(attrs.evolve(api, acme=attrs.evolve(api.acme, pool=elsewhere)), run)
         assert await wait.state() == "cancelled"
@@ -252,7 +252,7 @@ async def test_when_the_doorbell_falls_silent_those_who_wait_look(
     monkeypatch.setattr(run_waiter, "POLL_INTERVAL", 0.1)
     async with open_pool(database) as doorbell, serving(pool, doorbell=doorbell) as api:
         run = await queued(api)
-        async with waits(api, run) as (wait,), away(doorbell):
+        async with waits(api, run) as (wait,), database_away(doorbell):
             await until(api, waiting=1, hearing=False)
             await end(api, run)
             assert await wait.state() == "cancelled"
@@ -264,7 +264,7 @@ async def test_a_database_that_stays_away_is_told_at_the_end(
     """Who waits is not bothered with a database that is away, unless it still is when time is over."""
     monkeypatch.setattr(run_waiter, "POLL_INTERVAL", 0.1)
     run = await queued(api)
-    async with waits(api, run, seconds=2) as (wait,), away(api.pool):
+    async with waits(api, run, seconds=2) as (wait,), database_away(api.pool):
         with trio.fail_after(20):
             await wait.answered.wait()
     assert wait.answer is not None

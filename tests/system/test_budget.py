@@ -16,7 +16,7 @@ from hango.domain import Block, RunState
 from hango.testing import FakeProvider, call, text
 from hango.testing.plugin import SeededTenant
 
-from support.workers import Gate, until, working
+from support.workers import BlockingTool, started_worker, until
 
 T = TypeVar("T")
 TOOL_TURNS = 4
@@ -58,10 +58,10 @@ async def test_a_run_costs_the_database_what_it_must(
     The second run costs no more for the history it follows: the actor keeps its transcript, and
     reads only what its own last write stored.
     """
-    gate = Gate()
+    gate = BlockingTool()
     gate.open.set()
     session = await world.session()
-    async with working(world, FakeProvider([*ANSWERS, *ANSWERS]), gate.tool):
+    async with started_worker(world, FakeProvider([*ANSWERS, *ANSWERS]), gate.tool):
         await trio.testing.wait_all_tasks_blocked(0.05)  # its looks and sweep at the start are done
         meter = Meter(world.pool, monkeypatch)
         for _ in range(2):

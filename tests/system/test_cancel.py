@@ -14,8 +14,8 @@ from hango.testing.clock import settle
 
 from support.api import Api
 from support.journal_plugin import asked, said
-from support.outcome_matrix import Phase, Stops
-from support.workers import until, working
+from support.outcome_matrix import Phase, StopPoints
+from support.workers import started_worker, until
 
 pytestmark = pytest.mark.rule(11)
 
@@ -65,7 +65,7 @@ class Play:
     api: Api
     moment: Moment
     session: Session
-    stops: Stops
+    stops: StopPoints
     provider: FakeProvider = attrs.field(factory=lambda: FakeProvider(lambda it: said(*asked(it))))
 
     async def post(self, client: httpx.AsyncClient, name: str) -> Run:
@@ -93,7 +93,7 @@ class Play:
     async def start(self, workers: AsyncExitStack) -> None:
         """Start to execute runs."""
         provider = self.stops.model(self.provider)
-        await workers.enter_async_context(working(self.api.acme, provider, self.stops.tool))
+        await workers.enter_async_context(started_worker(self.api.acme, provider, self.stops.tool))
 
     async def stored(self, client: httpx.AsyncClient, run: Run) -> str:
         """Tell the run's messages."""
@@ -114,7 +114,7 @@ async def test_a_cancel_ends_what_is_not_over(
 ) -> None:
     """D09: once or thrice is the same; the answer says if the run has ended; the session goes on."""
     phase = next((it for it in Phase if it == moment.when), Phase.QUEUED)
-    play = Play(api, moment, await api.session(), Stops({phase}))
+    play = Play(api, moment, await api.session(), StopPoints({phase}))
     play.stops.stand_in(monkeypatch)
     async with api.as_role(Role.MEMBER) as client, AsyncExitStack() as workers:
         run = await play.post(client, phase.name)

@@ -21,14 +21,14 @@ from support.workers import (
     NEVER,
     SETTINGS,
     TICKING,
-    FirstClaim,
-    Gate,
-    Time,
+    BlockingTool,
+    HandClock,
+    PausedFirstClaim,
     echo,
     mock_now,
-    quiet,
+    started_worker,
     until,
-    working,
+    until_idle,
 )
 
 
@@ -40,7 +40,7 @@ def clock() -> MockClock:
 
 async def test_an_idle_process_drains_at_once(world: SeededTenant) -> None:
     """Also with idle session actors: nothing is waited for."""
-    async with working(world, FakeProvider(echo)) as worker:
+    async with started_worker(world, FakeProvider(echo)) as worker:
         run = await world.run(await world.session())
         await until(world, [run])
         worker.drain.set()
@@ -50,12 +50,12 @@ async def test_an_idle_process_drains_at_once(world: SeededTenant) -> None:
 
 async def test_a_running_turn_finishes_and_its_run_is_handed_to_a_peer(world: SeededTenant) -> None:
     """D16: released at the boundary, counted as nothing, and gone on with from there by another."""
-    gate = Gate()
+    gate = BlockingTool()
     provider = FakeProvider([call("hold"), text("done")])
-    async with working(world, provider, gate.tool) as old:
+    async with started_worker(world, provider, gate.tool) as old:
         run = await world.run(await world.session())
         await gate.entered.wait()
-        async with working(world, provider, gate.tool):
+        async with started_worker(world, provider, gate.tool):
             old.drain.set()
             gate.open.set()
             await old.ended.wait()
@@ -70,9 +70,11 @@ async def test_what_is_not_finished_in_time_is_interrupted_and_released(
 ) -> None:
     """D16: a tool that never ends costs the drain timeout and no more; the run is whole for a peer."""
     async with open_pool(database, now=mock_now) as pool:
-        world, time, gate = await make_seeded_tenant(pool), Time(clock, pool), Gate()
+        world, time, gate = await make_seeded_tenant(pool), HandClock(clock, pool), BlockingTool()
         settings = attrs.evolve(TICKING, tool_timeout=NEVER)
-        async with working(world, FakeProvider([call("hold")]), gate.tool, settings=settings) as worker:
+        async with started_worker(
+            world, FakeProvider([call("hold")]), gate.tool, settings=settings
+        ) as worker:
             run = await world.run(await world.session())
             await gate.entered.wait()
             worker.drain.set()
@@ -94,7 +96,7 @@ async def test_a_claim_that_comes_back_after_drain_began_is_given_back_at_once(
     run = await world.run(await world.session())
     lock = AsyncExitStack()
     await lock.enter_async_context(row_held(world.pool, "runs", run.id))
-    async with working(world, provider) as worker:
+    async with started_worker(world, provider) as worker:
         await until_waiting(world.pool)
         worker.drain.set()
         await lock.aclose()
@@ -106,8 +108,8 @@ async def test_a_claim_that_comes_back_after_drain_began_is_given_back_at_once(
 
 async def test_nothing_is_claimed_once_drain_began(world: SeededTenant) -> None:
     """A run posted while a last turn is being finished is left to others."""
-    gate = Gate()
-    async with working(world, FakeProvider([call("hold")]), gate.tool) as worker:
+    gate = BlockingTool()
+    async with started_worker(world, FakeProvider([call("hold")]), gate.tool) as worker:
         busy = await world.run(await world.session())
         await gate.entered.wait()
         worker.drain.set()
@@ -124,14 +126,14 @@ async def test_a_cancel_between_a_claim_and_its_answer_is_seen(
 ) -> None:
     """D09 b: its doorbell rang before anybody knew who executes the run; no heartbeat is waited for."""
     provider = FakeProvider([hanging()])
-    async with working(world, provider):
-        await quiet(world)
+    async with started_worker(world, provider):
+        await until_idle(world)
 
         async def cancel() -> None:
             await world.runs.cancel(world.scope(), (await world.runs.list(world.scope()))[0].id)
             await wait_all_tasks_blocked(0.05)  # until the doorbell has been heard
 
-        FirstClaim(monkeypatch, cancel)
+        PausedFirstClaim(monkeypatch, cancel)
         run = await world.run(await world.session())
         (done,) = await until(world, [run])
     assert done.state is RunState.CANCELLED
@@ -140,9 +142,11 @@ async def test_a_cancel_between_a_claim_and_its_answer_is_seen(
 @pytest.mark.rule(11)
 async def test_cancel_and_drain_is_cancelled(world: SeededTenant) -> None:
     """The row says which of the two ends the run."""
-    gate = Gate()
+    gate = BlockingTool()
     settings = attrs.evolve(SETTINGS, drain_timeout=0.0)
-    async with working(world, FakeProvider([call("hold")]), gate.tool, settings=settings) as worker:
+    async with started_worker(
+        world, FakeProvider([call("hold")]), gate.tool, settings=settings
+    ) as worker:
         run = await world.run(await world.session())
         await gate.entered.wait()
         await sql(world.pool, "update runs set cancel_requested_at = now()")
@@ -153,8 +157,8 @@ async def test_cancel_and_drain_is_cancelled(world: SeededTenant) -> None:
 
 async def test_a_process_torn_down_releases_its_runs(world: SeededTenant) -> None:
     """D17: cancelled from outside, the runs are given back by a shielded write."""
-    gate = Gate()
-    async with working(world, FakeProvider([call("hold")]), gate.tool) as worker:
+    gate = BlockingTool()
+    async with started_worker(world, FakeProvider([call("hold")]), gate.tool) as worker:
         run = await world.run(await world.session())
         await gate.entered.wait()
         worker.scope.cancel()
@@ -169,7 +173,7 @@ async def test_a_claim_that_comes_back_to_a_process_torn_down_is_released(world:
     run = await world.run(await world.session())
     async with AsyncExitStack() as lock:
         await lock.enter_async_context(row_held(world.pool, "runs", run.id))
-        async with working(world, FakeProvider(echo)) as worker:
+        async with started_worker(world, FakeProvider(echo)) as worker:
             await until_waiting(world.pool)
             worker.scope.cancel()
             await lock.aclose()
@@ -185,7 +189,7 @@ async def test_a_claim_given_back_in_a_drain_is_given_back_though_the_process_is
     run = await world.run(await world.session())
     async with AsyncExitStack() as lock:
         await lock.enter_async_context(row_held(world.pool, "runs", run.id))
-        async with working(world, FakeProvider(echo)) as worker:
+        async with started_worker(world, FakeProvider(echo)) as worker:
             await until_waiting(world.pool)
             worker.drain.set()
             worker.scope.cancel()

@@ -10,7 +10,7 @@ import pytest
 from hango.domain import Run, RunState, ToolResultBlock
 from hango.testing.plugin import SeededTenant, sql
 
-from support.worker_processes import Fleet
+from support.worker_processes import WorkerProcesses
 
 pytestmark = pytest.mark.rule(8)
 
@@ -35,7 +35,7 @@ ALL_TURNS = [
 
 @pytest.mark.rule(3)
 @pytest.mark.rule(5)
-async def test_a_run_survives_kill_9_in_mid_tool(fleet: Fleet) -> None:
+async def test_a_run_survives_kill_9_in_mid_tool(fleet: WorkerProcesses) -> None:
     """No finished turn is repeated, no stored answer bought again, each message is there once."""
     run = await fleet.world.run(await fleet.world.session(), "one note hold")
     async with fleet.worker() as first:
@@ -60,7 +60,7 @@ async def test_a_run_survives_kill_9_in_mid_tool(fleet: Fleet) -> None:
 
 @pytest.mark.rule(9)
 async def test_a_tool_killed_in_its_middle_is_started_again_only_if_its_effects_allow(
-    fleet: Fleet,
+    fleet: WorkerProcesses,
 ) -> None:
     """Kill -9 in mid-tool: what is unsafe happened once, and the model is told that it may have."""
     run = await fleet.world.run(await fleet.world.session(), "one send+pay+hold+send")
@@ -86,7 +86,7 @@ async def test_a_tool_killed_in_its_middle_is_started_again_only_if_its_effects_
 
 
 @pytest.mark.rule(9)
-async def test_what_a_killed_process_had_recorded_is_used(fleet: Fleet) -> None:
+async def test_what_a_killed_process_had_recorded_is_used(fleet: WorkerProcesses) -> None:
     """Kill -9 after an unsafe call and before its turn's end: the model is told what came of it."""
     run = await fleet.world.run(await fleet.world.session(), "one post+hold")
     async with fleet.worker() as first:
@@ -106,7 +106,7 @@ async def test_what_a_killed_process_had_recorded_is_used(fleet: Fleet) -> None:
 
 
 @pytest.mark.rule(5)
-async def test_a_run_whose_lease_lives_is_left_alone_by_a_newcomer(fleet: Fleet) -> None:
+async def test_a_run_whose_lease_lives_is_left_alone_by_a_newcomer(fleet: WorkerProcesses) -> None:
     """A process that starts sweeps at once, and takes nothing from one that is alive."""
     held = await fleet.world.run(await fleet.world.session(), "one hold")
     async with fleet.worker(HANGO_RUN_WORKERS="1") as first:
@@ -122,7 +122,7 @@ async def test_a_run_whose_lease_lives_is_left_alone_by_a_newcomer(fleet: Fleet)
 
 @pytest.mark.rule(1)
 @pytest.mark.rule(2)
-async def test_two_processes_never_run_one_session_at_once(fleet: Fleet) -> None:
+async def test_two_processes_never_run_one_session_at_once(fleet: WorkerProcesses) -> None:
     """200 runs over 20 sessions: each executes once, in its session's order, one at a time."""
     sessions = [await fleet.world.session() for _ in range(20)]
     runs = [
@@ -148,7 +148,7 @@ async def test_two_processes_never_run_one_session_at_once(fleet: Fleet) -> None
 
 
 @pytest.mark.rule(6)
-async def test_sigterm_hands_a_run_over_at_its_boundary(fleet: Fleet) -> None:
+async def test_sigterm_hands_a_run_over_at_its_boundary(fleet: WorkerProcesses) -> None:
     """The turn under way is finished, the run released, and the doorbell brings a peer."""
     run = await fleet.world.run(await fleet.world.session(), "one hold note")
     slow = {
@@ -173,7 +173,7 @@ async def test_sigterm_hands_a_run_over_at_its_boundary(fleet: Fleet) -> None:
 
 
 @pytest.mark.rule(26)
-async def test_what_is_stored_is_consistent_after_many_kills(fleet: Fleet) -> None:
+async def test_what_is_stored_is_consistent_after_many_kills(fleet: WorkerProcesses) -> None:
     """Workers are killed one after the other while 40 runs go through; the invariants hold."""
     sessions = [await fleet.world.session() for _ in range(8)]
     runs = [

@@ -18,7 +18,7 @@ from hango.testing.plugin import LeaseClock, SeededTenant, sql
 from hango.testing.workers import own_pool
 
 from support.locks import row_held, until_waiting
-from support.workers import TICKING, Gate, prompt, working
+from support.workers import TICKING, BlockingTool, prompt, started_worker
 
 RUNS = 64
 TWO_LEASES = int(2 * TICKING.lease_ttl)  # seconds
@@ -58,7 +58,7 @@ class Script:
     A prompt is the name of a gate, and what makes it unlike any other.
     """
 
-    tool: Gate = attrs.field(factory=Gate)
+    tool: BlockingTool = attrs.field(factory=BlockingTool)
     early: trio.Event = attrs.field(factory=trio.Event)
     late: trio.Event = attrs.field(factory=trio.Event)
 
@@ -110,7 +110,7 @@ async def test_a_client_idle_on_a_row_for_two_leases_harms_no_other_run(
     provider = FakeProvider(script.answer)
     async with (
         impatient(world.pool) as pool,
-        working(world, provider, script.tool.tool, settings=TICKING, pool=pool),
+        started_worker(world, provider, script.tool.tool, settings=TICKING, pool=pool),
     ):
         frozen = await world.run(await world.session(), write)
         others = [await other(world, number) for number in range(1, RUNS)]

@@ -17,7 +17,7 @@ from hango.testing import FakeProvider
 from hango.testing.clock import EPOCH
 from hango.testing.plugin import LeaseClock, SeededTenant, sql
 
-from support.workers import TICKING, echo, prompt, working
+from support.workers import TICKING, echo, prompt, started_worker
 
 TELLS = 300
 IDLE = 10.0  # seconds of the clock
@@ -59,7 +59,7 @@ async def test_a_claim_told_at_the_instant_of_passivation_has_an_actor(
     """300 tells, each when its actor gives up: it, or the next one, executes the run at once."""
     provider, actors = FakeProvider(echo), Actors()
     trio.lowlevel.add_instrument(actors)
-    async with working(world, provider, settings=SETTINGS):
+    async with started_worker(world, provider, settings=SETTINGS):
         sessions = [await world.session() for _ in range(TELLS)]
         for session in sessions:
             await world.run(session, "first")

@@ -26,8 +26,8 @@ from hango.testing.plugin import SeededTenant, sql
 
 from support.counters import counted
 from support.locks import row_held, until_waiting
-from support.session_bench import stage, workshop
-from support.workers import Gate
+from support.session_bench import builder_for, make_session_bench
+from support.workers import BlockingTool
 
 
 async def steal(world: SeededTenant, run: Run) -> None:
@@ -41,7 +41,7 @@ async def test_a_cancel_known_before_the_execution_begins_is_not_lost(
 ) -> None:
     """D09 b: flagged between claim and execution, it ends the run without a provider call."""
     provider = FakeProvider([text("never")])
-    on = await stage(world, nursery, workshop(provider))
+    on = await make_session_bench(world, nursery, builder_for(provider))
     claim = await on.claim()
     await world.runs.cancel(world.scope(), claim.run.id)
     claim.cancelled = True
@@ -55,7 +55,7 @@ async def test_what_is_told_after_the_drains_time_is_up_is_released_at_once(
 ) -> None:
     """D16: no execution begins any more."""
     provider = FakeProvider([text("never")])
-    on = await stage(world, nursery, workshop(provider))
+    on = await make_session_bench(world, nursery, builder_for(provider))
     claim = await on.claim()
     on.leases.stop(within=5)
     await on.tell(claim).wait()
@@ -67,7 +67,7 @@ async def test_what_is_told_after_the_drains_time_is_up_is_released_at_once(
 async def test_a_claim_already_lost_is_not_executed(world: SeededTenant, nursery: trio.Nursery) -> None:
     """D03: nothing is asked of the provider, and nothing is written."""
     provider = FakeProvider([text("never")])
-    on = await stage(world, nursery, workshop(provider))
+    on = await make_session_bench(world, nursery, builder_for(provider))
     claim = await on.claim()
     claim.lost = True
     await on.tell(claim).wait()
@@ -85,7 +85,7 @@ async def test_an_outcome_reached_without_authority_is_not_written(
         claim.lost = True
         return RunOutcome(OutcomeStatus.DONE, iterations=1, usage=Usage())
 
-    run = await (await stage(world, nursery, prepare)).execute()
+    run = await (await make_session_bench(world, nursery, prepare)).execute()
     assert run.state is RunState.RUNNING
 
 
@@ -94,9 +94,9 @@ async def test_a_run_stolen_in_the_middle_of_a_turn_is_left_to_its_new_owner(
     world: SeededTenant, nursery: trio.Nursery
 ) -> None:
     """The boundary meets the fence: it is counted, and the execution ends without another write."""
-    gate, rejected = Gate(), counted(names.FENCE_REJECTED)
+    gate, rejected = BlockingTool(), counted(names.FENCE_REJECTED)
     provider = FakeProvider([call("hold"), text("never")])
-    on = await stage(world, nursery, workshop(provider, gate))
+    on = await make_session_bench(world, nursery, builder_for(provider, gate))
     claim = await on.claim()
     over = on.tell(claim)
     await gate.entered.wait()
@@ -125,7 +125,7 @@ async def test_an_error_raised_while_being_interrupted_is_still_an_interrupt(
                 raise ValueError("cleaning up failed")
         raise AssertionError
 
-    on = await stage(world, nursery, prepare)
+    on = await make_session_bench(world, nursery, prepare)
     claim = await on.claim()
     over = on.tell(claim)
     await entered.wait()
@@ -139,7 +139,7 @@ async def test_an_error_raised_while_being_interrupted_is_still_an_interrupt(
 async def test_the_settle_is_not_cut_by_a_cancellation(world: SeededTenant) -> None:
     """D17: the actor is torn down exactly while the end is written; it is written all the same."""
     async with trio.open_nursery() as nursery:
-        on = await stage(world, nursery, workshop(FakeProvider([text("hi")])))
+        on = await make_session_bench(world, nursery, builder_for(FakeProvider([text("hi")])))
         claim = await on.claim()
         lock = AsyncExitStack()
         await lock.enter_async_context(row_held(world.pool, "sessions", on.session.id))
@@ -156,9 +156,9 @@ async def test_the_settle_is_not_cut_by_a_cancellation(world: SeededTenant) -> N
 
 async def test_once_torn_down_no_renewal_gives_more_time(world: SeededTenant) -> None:
     """D17: what is still written then is bounded, whatever a heartbeat brings that was on its way."""
-    gate = Gate()
+    gate = BlockingTool()
     async with trio.open_nursery() as nursery:
-        on = await stage(world, nursery, workshop(FakeProvider([call("hold")]), gate))
+        on = await make_session_bench(world, nursery, builder_for(FakeProvider([call("hold")]), gate))
         claim = await on.claim()
         on.tell(claim)
         await gate.entered.wait()
@@ -174,9 +174,9 @@ async def test_once_torn_down_no_renewal_gives_more_time(world: SeededTenant) ->
 
 async def test_the_slot_is_freed_whatever_becomes_of_the_run(world: SeededTenant) -> None:
     """Torn down in the middle of a tool, the claim is released and the slot's callback called."""
-    gate = Gate()
+    gate = BlockingTool()
     async with trio.open_nursery() as nursery:
-        on = await stage(world, nursery, workshop(FakeProvider([call("hold")]), gate))
+        on = await make_session_bench(world, nursery, builder_for(FakeProvider([call("hold")]), gate))
         claim = await on.claim()
         on.tell(claim)
         await gate.entered.wait()

@@ -18,7 +18,7 @@ from hango.testing.plugin import LeaseClock, SeededTenant, sql
 
 from support.counters import counted
 from support.locks import row_held
-from support.workers import NEVER, TICKING, Gate, until, working
+from support.workers import NEVER, TICKING, BlockingTool, started_worker, until
 
 PATIENT = attrs.evolve(TICKING, run_deadline=NEVER, tool_timeout=NEVER)
 
@@ -59,7 +59,7 @@ async def test_a_heartbeat_keeps_the_lease_of_a_run_much_longer_than_it(
     world: SeededTenant, lease_clock: LeaseClock
 ) -> None:
     """Ten minutes in one tool call: one claim, never taken back, the lease never under a third."""
-    gate = Gate()
+    gate = BlockingTool()
     provider = FakeProvider([call("hold"), text("done")])
     async with world.worker(provider, gate.tool, settings=PATIENT):
         run = await world.run(await world.session())
@@ -77,7 +77,7 @@ async def test_a_renewal_that_fails_is_tried_again_until_the_local_deadline(
     world: SeededTenant, lease_clock: LeaseClock
 ) -> None:
     """D11: the database is away over two heartbeats and back before the lease ends: nothing is lost."""
-    gate = Gate()
+    gate = BlockingTool()
     provider = FakeProvider([call("hold"), text("done")])
     async with world.worker(provider, gate.tool, settings=PATIENT) as worker:
         run = await world.run(await world.session())
@@ -97,7 +97,7 @@ async def test_a_row_locked_by_someone_else_is_renewed_soon_after(
     world: SeededTenant, lease_clock: LeaseClock
 ) -> None:
     """Skipped is neither lost nor renewed; it is not left alone for a whole interval."""
-    gate = Gate()
+    gate = BlockingTool()
     provider = FakeProvider([call("hold"), text("done")])
     async with world.worker(provider, gate.tool, settings=PATIENT):
         run = await world.run(await world.session())
@@ -119,7 +119,7 @@ async def test_a_process_cut_off_stops_itself_before_anyone_may_reclaim(
     world: SeededTenant, lease_clock: LeaseClock
 ) -> None:
     """D03: at nine tenths of the lease the tool is cut off, nothing is written, the sweep counts."""
-    gate, reclaimed = Gate(), counted(names.RUN_RECLAIMED, outcome="queued")
+    gate, reclaimed = BlockingTool(), counted(names.RUN_RECLAIMED, outcome="queued")
     provider = FakeProvider([call("hold"), text("done")])
     async with world.worker(provider, gate.tool, settings=PATIENT) as worker:
         run = await world.run(await world.session())
@@ -204,7 +204,7 @@ async def test_a_cancel_rings_through_to_the_stream_and_keeps_what_had_arrived(
 ) -> None:
     """D09 b, f: no tick is waited for; the partial answer is stored by the settle."""
     provider = FakeProvider([hanging(text("half an answer"))])
-    async with working(world, provider):
+    async with started_worker(world, provider):
         session = await world.session()
         run = await world.run(session)
         await provider.wait_for_calls(1)
@@ -236,7 +236,7 @@ async def test_a_cancel_of_a_waiting_run_leaves_the_line_intact(world: SeededTen
     """D09 a, g: it is terminal at once, never sent to a provider, and the one behind it runs."""
     gate, session = trio.Event(), await world.session()
     provider = FakeProvider([waiting(gate, text("first")), text("third")])
-    async with working(world, provider):
+    async with started_worker(world, provider):
         first, second, third = [await world.run(session, f"run {n}") for n in range(3)]
         await provider.wait_for_calls(1)
         assert (await world.runs.cancel(world.scope(), second.id)).state is RunState.CANCELLED
@@ -249,7 +249,7 @@ async def test_a_cancel_of_a_waiting_run_leaves_the_line_intact(world: SeededTen
 @pytest.mark.rule(11)
 async def test_a_cancel_after_the_end_changes_nothing(world: SeededTenant) -> None:
     """D09 c, d, e: what had committed first stays, however often one cancels."""
-    async with working(world, FakeProvider([text("done")])):
+    async with started_worker(world, FakeProvider([text("done")])):
         run = await world.run(await world.session())
         done = await world.ended(run)
         for _ in range(2):

@@ -17,18 +17,18 @@ from hango.testing.plugin import SeededTenant, make_seeded_tenant, sql
 from support.workers import (
     SETTINGS,
     TICKING,
-    FirstClaim,
-    Gate,
-    Time,
-    away,
-    cut,
+    BlockingTool,
+    HandClock,
+    PausedFirstClaim,
+    cut_connections,
+    database_away,
     echo,
-    lose_answer,
+    lose_reply,
     mock_now,
     prompt,
-    quiet,
+    started_worker,
     until,
-    working,
+    until_idle,
 )
 
 
@@ -42,10 +42,10 @@ async def test_a_run_in_the_middle_of_a_stream_survives_an_outage(world: SeededT
     """D11: the database is away while the model talks; the run is finished once, by the same claim."""
     gate = trio.Event()
     provider = FakeProvider([waiting(gate, text("done"))])
-    async with working(world, provider) as worker:
+    async with started_worker(world, provider) as worker:
         run = await world.run(await world.session())
         await provider.wait_for_calls(1)
-        async with away(world.pool):
+        async with database_away(world.pool):
             gate.set()
             await wait_all_tasks_blocked(0.05)
         (done,) = await until(world, [run])
@@ -57,9 +57,9 @@ async def test_a_claim_whose_answer_was_lost_is_made_again(
     world: SeededTenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D11: nobody waits for its lease to lapse: what is ours without an actor is given back."""
-    async with working(world, FakeProvider(echo)):
-        await quiet(world)
-        FirstClaim(monkeypatch, lose_answer)
+    async with started_worker(world, FakeProvider(echo)):
+        await until_idle(world)
+        PausedFirstClaim(monkeypatch, lose_reply)
         run = await world.run(await world.session())
         (done,) = await until(world, [run])
     assert (done.state, done.claim_epoch, done.reclaims) == (RunState.SUCCEEDED, 2, 0)
@@ -70,8 +70,8 @@ async def test_a_claim_whose_answer_was_lost_is_given_back_by_the_drain(
 ) -> None:
     """D16: also one that this process does not know of."""
     run = await world.run(await world.session())
-    claim = FirstClaim(monkeypatch, lose_answer)
-    async with working(world, FakeProvider(echo)) as worker:
+    claim = PausedFirstClaim(monkeypatch, lose_reply)
+    async with started_worker(world, FakeProvider(echo)) as worker:
         await claim.made.wait()
         worker.drain.set()
     now = await world.reload(run)
@@ -83,10 +83,10 @@ async def test_an_idle_process_survives_an_outage_without_spinning(
 ) -> None:
     """D10, D11: away for ten minutes at every kind of tick; tries stay few, and then it goes on."""
     async with open_pool(database, now=mock_now) as pool:
-        world, time = await make_seeded_tenant(pool), Time(clock, pool)
-        async with working(world, FakeProvider(echo), settings=TICKING) as worker:
+        world, time = await make_seeded_tenant(pool), HandClock(clock, pool)
+        async with started_worker(world, FakeProvider(echo), settings=TICKING) as worker:
             await time.turn(1)
-            async with away(pool):
+            async with database_away(pool):
                 before = pool.statements
                 await time.turn(600)
                 tries = pool.statements - before
@@ -101,9 +101,9 @@ async def test_a_cut_in_every_connection_at_once_costs_no_run(world: SeededTenan
     """D11: connections die while thirty runs are queued and executed; each is done exactly once."""
     provider = FakeProvider(echo)
     settings = attrs.evolve(SETTINGS, poll_interval=0.2)
-    async with working(world, provider, settings=settings):
+    async with started_worker(world, provider, settings=settings):
         runs = [await world.run(await world.session(), f"run {n}") for n in range(30)]
-        await cut(world.pool)
+        await cut_connections(world.pool)
         done = await until(world, runs)
     assert {run.state for run in done} == {RunState.SUCCEEDED}
     assert len({prompt(request) for request in provider.requests}) == 30
@@ -113,15 +113,15 @@ async def test_a_permanent_actor_that_cannot_work_ends_the_process(world: Seeded
     """Let it crash: with a schema that is not ours, nothing can be executed, and nobody pretends."""
     await sql(world.pool, "alter table runs rename to walks")
     with pytest.raises(ExceptionGroup):
-        async with working(world, FakeProvider(echo)) as worker:
+        async with started_worker(world, FakeProvider(echo)) as worker:
             await worker.ended.wait()
 
 
 @pytest.mark.rule(11)
 async def test_a_cancel_rung_while_nobody_listened_is_heard_after(world: SeededTenant) -> None:
     """D10: whoever listens again asks of the runs it executes, too, and not only of new ones."""
-    gate = Gate()
-    async with working(world, FakeProvider([call("hold"), text("done")]), gate.tool):
+    gate = BlockingTool()
+    async with started_worker(world, FakeProvider([call("hold"), text("done")]), gate.tool):
         run = await world.run(await world.session())
         await gate.entered.wait()
         await sql(

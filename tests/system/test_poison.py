@@ -21,7 +21,7 @@ from hango.testing.workers import Worker
 from hango.tools import Tool, tool
 
 from support.journal_plugin import asked, said
-from support.worker_processes import Fleet
+from support.worker_processes import WorkerProcesses
 from support.workers import TICKING
 
 _LINGERS = 1.0  # seconds from the call to the death of the process
@@ -189,7 +189,7 @@ async def test_it_can_be_cancelled_meanwhile(
     assert bed.provider.complaints == []
 
 
-async def kept_alive(fleet: Fleet, healthy: list[Run], codes: list[int]) -> None:
+async def kept_alive(fleet: WorkerProcesses, healthy: list[Run], codes: list[int]) -> None:
     """Start a worker, and another one whenever it has died, as an operator's service manager does.
 
     Each finds three harmless runs to execute, and gets as many more when it is about to die.
@@ -210,7 +210,9 @@ async def kept_alive(fleet: Fleet, healthy: list[Run], codes: list[int]) -> None
 
 
 @pytest.mark.rule(5)
-async def test_processes_that_it_kills_are_replaced_and_the_others_get_on(fleet: Fleet) -> None:
+async def test_processes_that_it_kills_are_replaced_and_the_others_get_on(
+    fleet: WorkerProcesses,
+) -> None:
     """D08: kill -9 from within, each time; the limit ends it, and its session goes on."""
     session = await fleet.world.session()
     poison, behind = [await fleet.world.run(session, it) for it in ("poison die", "behind note")]

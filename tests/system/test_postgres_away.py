@@ -24,7 +24,7 @@ from hango.testing.workers import own_pool
 
 from support import outages
 from support.outages import Outage
-from support.private_postgres import Server, running_server
+from support.private_postgres import PrivatePostgres, private_postgres
 from support.processes import Running, started
 from support.workers import until
 
@@ -86,21 +86,21 @@ TABLE = {
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def server() -> Iterator[PrivatePostgres]:
     """Have a server that may be done anything to."""
-    with running_server() as running:
+    with private_postgres() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def template(server: Server) -> Iterator[str]:
+def template(server: PrivatePostgres) -> Iterator[str]:
     """Have a migrated database in it."""
     with template_database(server.url) as name:
         yield name
 
 
 @pytest.fixture
-def database(server: Server, template: str) -> Iterator[str]:
+def database(server: PrivatePostgres, template: str) -> Iterator[str]:
     """Have a database of the test's own in it."""
     with temporary_database(server.url, template) as url:
         yield url
@@ -110,7 +110,7 @@ def database(server: Server, template: str) -> Iterator[str]:
 class Stage:
     """A process, what it executes, and the journal of what happened in it."""
 
-    server: Server
+    server: PrivatePostgres
     world: SeededTenant
     process: Running
     client: httpx.AsyncClient
@@ -178,7 +178,9 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(server: Server, database: str, journal: Path, lease: float) -> AsyncIterator[Stage]:
+async def staged(
+    server: PrivatePostgres, database: str, journal: Path, lease: float
+) -> AsyncIterator[Stage]:
     """Have a process on *database*, at work."""
     settings = {
         "HANGO_DATABASE_URL": database,
@@ -206,7 +208,7 @@ async def staged(server: Server, database: str, journal: Path, lease: float) -> 
 @pytest.mark.rule(4)
 @pytest.mark.parametrize("row", TABLE.values(), ids=TABLE.keys())
 async def test_a_process_goes_on_by_itself(
-    server: Server, database: str, tmp_path: Path, row: Row
+    server: PrivatePostgres, database: str, tmp_path: Path, row: Row
 ) -> None:
     """D10-D12: it lives, says whether it is ready, and fails no run; nothing stored is done again."""
     async with staged(server, database, tmp_path / "journal", row.lease) as stage:

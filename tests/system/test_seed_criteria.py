@@ -32,7 +32,7 @@ from support.api import Api
 from support.counters import counted
 from support.locks import row_held, until_waiting
 from support.web_server import ok, serve
-from support.workers import SETTINGS, Gate, until, working
+from support.workers import SETTINGS, BlockingTool, started_worker, until
 
 
 @tool(effects=Effects.READ_ONLY)
@@ -125,7 +125,7 @@ async def test_the_loop_comes_to_its_end_and_every_message_is_stored(
     """Text, a call, an error, a panic, the cap, a pause: state, error and the sequence stored."""
     script, state, code, stored = CASES[name]
     settings = attrs.evolve(SETTINGS, max_iterations=3)
-    async with working(world, FakeProvider(script), noon, broken, panicking, settings=settings):
+    async with started_worker(world, FakeProvider(script), noon, broken, panicking, settings=settings):
         (run,) = await until(world, [await world.run(await world.session())])
     messages = await world.sessions.messages(world.scope(), run.session_id, limit=200)
     assert [told(message) for message in messages] == list(stored)
@@ -160,7 +160,7 @@ async def test_of_two_workers_that_saw_a_run_one_gets_it_and_one_has_lost(world:
 async def test_of_two_processes_one_calls_the_provider(world: SeededTenant) -> None:
     """However many wait for a run, it is bought once."""
     provider = FakeProvider([answer(text("hello"))])
-    async with working(world, provider), working(world, provider):
+    async with started_worker(world, provider), started_worker(world, provider):
         (run,) = await until(world, [await world.run(await world.session())])
     assert run.state is RunState.SUCCEEDED
     assert (len(provider.requests), run.claim_epoch) == (1, 1)
@@ -168,14 +168,14 @@ async def test_of_two_processes_one_calls_the_provider(world: SeededTenant) -> N
 
 async def test_a_run_is_posted_and_polled_from_queued_to_succeeded(api: Api) -> None:
     """202 with where it is; asking there shows queued, running and succeeded, and the final message."""
-    session, gate = await api.session(), Gate()
+    session, gate = await api.session(), BlockingTool()
     provider = FakeProvider([answer(call("hold")), answer(text("done"))])
     async with api.as_role(Role.MEMBER) as client:
         made = await client.post(f"/v1/sessions/{session.id}/runs", json={"input": "go"})
         where = made.headers["location"]
         assert (made.status_code, where) == (202, f"/v1/runs/{made.json()['id']}")
         states = [(await client.get(where)).json()["state"]]
-        async with working(api.acme, provider, gate.tool):
+        async with started_worker(api.acme, provider, gate.tool):
             with trio.fail_after(30):
                 await gate.entered.wait()
             states.append((await client.get(where)).json()["state"])
@@ -197,7 +197,7 @@ async def test_an_owners_run_in_a_members_session_reads_that_session(api: Api) -
         await api.session(Role.MEMBER),
         FakeProvider([answer(text("a")), answer(text("b"))]),
     )
-    async with working(api.acme, provider):
+    async with started_worker(api.acme, provider):
         for role in (Role.MEMBER, Role.OWNER):
             async with api.as_role(role) as client:
                 path = f"/v1/sessions/{session.id}/runs"
@@ -227,7 +227,7 @@ async def test_http_fetch_goes_neither_elsewhere_nor_inside(
     ]
     calls = [call("http_fetch", {"url": url}) for url in [*inside, *elsewhere]]
     provider = FakeProvider([answer(*calls), answer(text("I could not"))])
-    async with working(world, provider, *builtin_tools(http_fetch_allowed_hosts=listed)):
+    async with started_worker(world, provider, *builtin_tools(http_fetch_allowed_hosts=listed)):
         (run,) = await until(world, [await world.run(await world.session())])
     results = provider.requests[1].messages[-1].content
     assert run.state is RunState.SUCCEEDED

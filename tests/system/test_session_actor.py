@@ -31,8 +31,8 @@ from hango.testing import FakeProvider, call, hanging, text
 from hango.testing.plugin import SeededTenant, make_seeded_tenant, sql
 from hango.testing.scripts import USAGE
 
-from support.session_bench import stage, workshop
-from support.workers import TICKING, Gate, Time, mock_now, until, working
+from support.session_bench import builder_for, make_session_bench
+from support.workers import TICKING, BlockingTool, HandClock, mock_now, started_worker, until
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ async def test_a_run_that_ends_well_is_settled_and_its_slot_freed(
     world: SeededTenant, nursery: trio.Nursery
 ) -> None:
     """One claim, one execution, one end; the claim is no longer kept."""
-    on = await stage(world, nursery, workshop(FakeProvider([text("hi")])))
+    on = await make_session_bench(world, nursery, builder_for(FakeProvider([text("hi")])))
     run = await on.execute()
     assert (run.state, on.settled, on.leases.alive()) == (RunState.SUCCEEDED, 1, [])
     assert [message.content for message in await on.stored()] == [
@@ -70,7 +70,7 @@ async def test_what_a_provider_raises_fails_its_run_and_is_logged_without_conten
     def broken(_: object) -> TextBlock:
         raise error
 
-    on = await stage(world, nursery, workshop(FakeProvider(broken), Gate()))
+    on = await make_session_bench(world, nursery, builder_for(FakeProvider(broken), BlockingTool()))
     with caplog.at_level(logging.INFO):
         run = await on.execute()
     kind = type(error).__name__
@@ -95,7 +95,7 @@ async def test_an_unexpected_error_fails_the_run_as_internal_and_tells_no_conten
     async def prepare(_: Claim, __: Sequence[Message]) -> RunOutcome:
         raise RuntimeError("quoted prompt")
 
-    on = await stage(world, nursery, prepare)
+    on = await make_session_bench(world, nursery, prepare)
     with caplog.at_level(logging.INFO):
         run = await on.execute()
     assert run.state is RunState.FAILED
@@ -120,7 +120,7 @@ async def test_an_error_is_the_same_alone_and_in_a_group(
     async def prepare(_: Claim, __: Sequence[Message]) -> RunOutcome:
         raise error
 
-    run = await (await stage(world, nursery, prepare)).execute()
+    run = await (await make_session_bench(world, nursery, prepare)).execute()
     assert run.error
     assert run.error.code is ErrorCode.INTERNAL
 
@@ -142,7 +142,7 @@ async def test_an_error_of_the_store_never_fails_a_run(
     async def prepare(_: Claim, __: Sequence[Message]) -> RunOutcome:
         raise error
 
-    on = await stage(world, nursery, prepare)
+    on = await make_session_bench(world, nursery, prepare)
     run = await on.execute()
     assert run.state is RunState.RUNNING
     assert (on.settled, on.leases.alive()) == (1, []), "its lease must not be renewed"
@@ -156,7 +156,7 @@ async def test_an_end_that_cannot_be_stored_fails_the_run_instead_of_driving_it_
     async def prepare(_: Claim, __: Sequence[Message]) -> RunOutcome:
         return RunOutcome(OutcomeStatus.DONE, iterations=10**20, usage=Usage())
 
-    run = await (await stage(world, nursery, prepare)).execute()
+    run = await (await make_session_bench(world, nursery, prepare)).execute()
     assert run.state is RunState.FAILED
     assert run.error
     assert run.error.code is ErrorCode.INTERNAL
@@ -172,9 +172,9 @@ async def test_a_run_whose_loop_cannot_even_say_how_it_failed_keeps_its_finished
         raise RuntimeError("the same bug again")
 
     monkeypatch.setattr(AgentLoop, "failed", broken)
-    gate = Gate()
+    gate = BlockingTool()
     gate.open.set()
-    on = await stage(world, nursery, workshop(FakeProvider([call("hold")]), gate))
+    on = await make_session_bench(world, nursery, builder_for(FakeProvider([call("hold")]), gate))
     run = await on.execute()
     assert run.error
     assert run.error.code is ErrorCode.INTERNAL
@@ -189,8 +189,8 @@ async def test_the_run_deadline_fails_the_run_and_keeps_what_had_arrived(
     """Its own outcome, not that of a lost lease: the agent's limit goes before the process's."""
     async with open_pool(database, now=mock_now) as pool:
         world = await make_seeded_tenant(pool, limits=Limits(run_deadline=60.0))
-        time, provider = Time(clock, pool), FakeProvider([hanging(text("half an"))])
-        async with working(world, provider, settings=TICKING):
+        time, provider = HandClock(clock, pool), FakeProvider([hanging(text("half an"))])
+        async with started_worker(world, provider, settings=TICKING):
             run = await world.run(one := await world.session())
             await provider.wait_for_calls(1)
             await time.turn(59)
@@ -213,7 +213,7 @@ async def test_a_creator_who_was_disabled_meanwhile_runs_nothing(
 ) -> None:
     """Rights are today's: queued while active, claimed when no longer."""
     provider = FakeProvider([text("never")])
-    on = await stage(world, nursery, workshop(provider))
+    on = await make_session_bench(world, nursery, builder_for(provider))
     claim = await on.claim()
     await sql(world.pool, "update users set status = $1", UserStatus.DISABLED)
     await on.tell(claim).wait()
@@ -226,7 +226,7 @@ async def test_a_creator_whose_rights_no_longer_reach_the_session_runs_nothing(
 ) -> None:
     """An owner made a member acts on their own sessions only, not on somebody else's."""
     provider = FakeProvider([text("never")])
-    on = await stage(world, nursery, workshop(provider))
+    on = await make_session_bench(world, nursery, builder_for(provider))
     on.session = await world.session(Role.MEMBER)
     claim = await on.claim()
     await sql(world.pool, "update users set role = 'member'")
@@ -240,7 +240,7 @@ async def test_whoever_made_the_session_may_run_in_it_whatever_their_role(
     world: SeededTenant, nursery: trio.Nursery, role: Role
 ) -> None:
     """Members too, in what is theirs."""
-    on = await stage(world, nursery, workshop(FakeProvider([text("hi")])))
+    on = await make_session_bench(world, nursery, builder_for(FakeProvider([text("hi")])))
     on.session = await world.session(role)
     run = await world.run(on.session, role=role)
     claim = await world.queue().claim_next(on.session.id)
@@ -263,7 +263,7 @@ async def test_an_agent_that_cannot_be_run_as_defined_is_not_run_at_all(
 ) -> None:
     """A provider, guardrail or gate this process does not have: failed, never left out in silence."""
     provider = FakeProvider([text("never")])
-    on = await stage(world, nursery, workshop(provider))
+    on = await make_session_bench(world, nursery, builder_for(provider))
     claim = await on.claim()
     await sql(world.pool, change)
     await on.tell(claim).wait()
@@ -297,10 +297,10 @@ async def test_a_living_actor_reads_only_what_it_does_not_know(
     world: SeededTenant, nursery: trio.Nursery
 ) -> None:
     """The transcript of the first run is still in memory for the second; the news are read."""
-    gate = Gate()
+    gate = BlockingTool()
     gate.open.set()
     provider = FakeProvider([call("hold"), text("one"), text("two")])
-    on = await stage(world, nursery, workshop(provider, gate))
+    on = await make_session_bench(world, nursery, builder_for(provider, gate))
     await on.execute("first")
     await tamper(world.pool)
     await on.execute("second")
@@ -314,12 +314,12 @@ async def test_a_living_actor_reads_only_what_it_does_not_know(
 
 async def test_an_actor_that_passivated_reads_everything_again(database: str, clock: MockClock) -> None:
     """After its idle time nothing is left of it, and the next run finds a new one."""
-    gate = Gate()
+    gate = BlockingTool()
     gate.open.set()
     provider = FakeProvider([call("hold"), text("one"), text("two")])
     async with open_pool(database, now=mock_now) as pool:
-        world, time = await make_seeded_tenant(pool), Time(clock, pool)
-        async with working(world, provider, gate.tool, settings=TICKING):
+        world, time = await make_seeded_tenant(pool), HandClock(clock, pool)
+        async with started_worker(world, provider, gate.tool, settings=TICKING):
             one = await world.session()
             await until(world, [await world.run(one, "first")])
             await tamper(pool)
@@ -338,7 +338,7 @@ async def test_messages_added_by_others_between_runs_are_seen(
 ) -> None:
     """What an actor remembers is a beginning, never taken for the whole."""
     provider = FakeProvider([text("one"), text("two")])
-    on = await stage(world, nursery, workshop(provider))
+    on = await make_session_bench(world, nursery, builder_for(provider))
     await on.execute("first")
     await world.sessions.add_message(world.scope(), on.session.id, "user", (TextBlock("by the way"),))
     await on.execute("second")

@@ -16,8 +16,8 @@ from hango.store.invariants import check
 from support.journal_plugin import TOOLS, model
 from support.locks import row_held, uncommitted, until_waiting
 from support.processes import Running
-from support.worker_processes import Fleet
-from support.workers import until, working
+from support.worker_processes import WorkerProcesses
+from support.workers import started_worker, until
 
 KILLED, DRAINED, AT_ONCE = -signal.SIGTERM, 0, 128 + signal.SIGTERM
 QUEUED, RUNNING, SUCCEEDED = RunState.QUEUED, RunState.RUNNING, RunState.SUCCEEDED
@@ -75,7 +75,7 @@ MOMENTS = (
 class Play:
     """A process, its run, and the moment."""
 
-    fleet: Fleet
+    fleet: WorkerProcesses
     moment: Moment
     run: Run
 
@@ -130,21 +130,21 @@ class Play:
         }
 
 
-async def finish(fleet: Fleet, patch: pytest.MonkeyPatch, *runs: Run) -> list[Run]:
+async def finish(fleet: WorkerProcesses, patch: pytest.MonkeyPatch, *runs: Run) -> list[Run]:
     """Let a peer execute what there is to execute; a lease that still holds has lapsed by now."""
     patch.setenv("DURABLE_JOURNAL", str(fleet.journal))
     fleet.let_go()
     for run in runs:
         if (await fleet.world.reload(run)).state is RUNNING:
             await fleet.world.lapse(run)
-    async with working(fleet.world, {"scripted": model()}, *TOOLS):
+    async with started_worker(fleet.world, {"scripted": model()}, *TOOLS):
         return await until(fleet.world, runs)
 
 
 @pytest.mark.rule(8)
 @pytest.mark.parametrize("moment", MOMENTS, ids=str)
 async def test_nothing_is_lost_and_nothing_is_done_twice(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, moment: Moment
+    fleet: WorkerProcesses, monkeypatch: pytest.MonkeyPatch, moment: Moment
 ) -> None:
     """D16, D17: the exit code tells how it ended, the run is where it must be, and a peer ends it."""
     others = []
@@ -169,7 +169,7 @@ async def test_nothing_is_lost_and_nothing_is_done_twice(
 @pytest.mark.rule(8)
 @pytest.mark.parametrize("noted", [1, 6, 14])
 async def test_a_drain_under_load_repeats_nothing(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, noted: int
+    fleet: WorkerProcesses, monkeypatch: pytest.MonkeyPatch, noted: int
 ) -> None:
     """D16: wherever eight runs are when the signal comes, each turn is bought, and done, once."""
     runs = [

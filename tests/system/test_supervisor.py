@@ -30,16 +30,16 @@ from support.counters import counted
 from support.workers import (
     SETTINGS,
     TICKING,
-    Gate,
-    Recorder,
-    Time,
-    away,
+    BlockingTool,
+    EventRecorder,
+    HandClock,
+    database_away,
     echo,
     mock_now,
     prompt,
-    quiet,
+    started_worker,
     until,
-    working,
+    until_idle,
 )
 
 
@@ -84,7 +84,7 @@ def clock() -> MockClock:
 @pytest.mark.rule(6)
 async def test_the_doorbell_alone_gets_a_run_executed(world: SeededTenant) -> None:
     """No poll, heartbeat or sweep comes within the test, and the run is done all the same."""
-    async with working(world, FakeProvider(echo)):
+    async with started_worker(world, FakeProvider(echo)):
         run = await world.run(await world.session(), "hello")
         (done,) = await until(world, [run])
     assert done.state is RunState.SUCCEEDED
@@ -95,7 +95,7 @@ async def test_the_doorbell_alone_gets_a_run_executed(world: SeededTenant) -> No
 async def test_a_process_looks_when_it_starts(world: SeededTenant) -> None:
     """What was queued while nobody was there is found."""
     runs = [await world.run(await world.session()) for _ in range(3)]
-    async with working(world, FakeProvider(echo)):
+    async with started_worker(world, FakeProvider(echo)):
         done = await until(world, runs)
     assert {run.state for run in done} == {RunState.SUCCEEDED}
 
@@ -105,10 +105,10 @@ async def test_a_dead_listen_connection_is_reopened_and_then_the_table_is_looked
     world: SeededTenant,
 ) -> None:
     """D10: what was queued while nobody could listen is found after LISTEN, without a poll."""
-    async with working(world, FakeProvider(echo)):
+    async with started_worker(world, FakeProvider(echo)):
         first = await world.run(await world.session())
         await until(world, [first])
-        async with away(world.pool):
+        async with database_away(world.pool):
             pass  # the listener's connection is dead from here on
         runs = [await world.run(await world.session()) for _ in range(3)]
         done = await until(world, runs)
@@ -119,11 +119,11 @@ async def test_a_dead_listen_connection_is_reopened_and_then_the_table_is_looked
 async def test_a_poll_finds_what_no_doorbell_told(database: str, clock: MockClock) -> None:
     """D10: with all rings lost, the run starts within the poll interval; before it, nothing is sent."""
     async with open_pool(database, now=mock_now) as pool:
-        world, time = await make_seeded_tenant(pool), Time(clock, pool)
+        world, time = await make_seeded_tenant(pool), HandClock(clock, pool)
         run = await world.run(await world.session())
         await sql(pool, "update runs set not_before = $1", mock_now() + timedelta(hours=1))
         provider = FakeProvider(echo)
-        async with working(world, provider, settings=TICKING):
+        async with started_worker(world, provider, settings=TICKING):
             await time.turn(0.5)
             await sql(pool, "update runs set not_before = null")
             await time.turn(4)
@@ -137,11 +137,11 @@ async def test_a_poll_finds_what_no_doorbell_told(database: str, clock: MockCloc
 async def test_a_backed_off_head_is_claimed_when_it_is_due(database: str, clock: MockClock) -> None:
     """Neither doorbell nor poll: the look says when to look again."""
     async with open_pool(database, now=mock_now) as pool:
-        world, time = await make_seeded_tenant(pool), Time(clock, pool)
+        world, time = await make_seeded_tenant(pool), HandClock(clock, pool)
         run = await world.run(await world.session())
         await sql(pool, "update runs set not_before = $1", mock_now() + timedelta(seconds=100))
         provider = FakeProvider(echo)
-        async with working(world, provider, settings=SETTINGS):
+        async with started_worker(world, provider, settings=SETTINGS):
             await time.turn(99)
             assert provider.calls == 0
             await time.turn(2)
@@ -154,8 +154,8 @@ async def test_an_idle_process_sends_nothing_between_its_ticks(database: str, cl
     """With a thousand idle sessions: in a minute 12 polls and 2 sweeps, and no heartbeat."""
     live = "select from runs where finished_at is null limit 1"
     async with open_pool(database, now=mock_now) as pool:
-        world, time = await make_seeded_tenant(pool), Time(clock, pool)
-        async with working(world, FakeProvider(echo), settings=TICKING), pool.listen() as rings:
+        world, time = await make_seeded_tenant(pool), HandClock(clock, pool)
+        async with started_worker(world, FakeProvider(echo), settings=TICKING), pool.listen() as rings:
             for _ in range(1000):
                 await world.run(await world.session())
             while await sql(pool, live):
@@ -173,7 +173,7 @@ async def test_a_process_with_all_slots_taken_picks_up_the_next_run_when_one_fre
     """One slot, many sessions: all are served, never two at once."""
     runs = [await world.run(await world.session()) for _ in range(5)]
     overlaps: list[int] = []
-    async with working(world, soloist(overlaps), settings=attrs.evolve(SETTINGS, workers=1)):
+    async with started_worker(world, soloist(overlaps), settings=attrs.evolve(SETTINGS, workers=1)):
         done = await until(world, runs)
     assert {run.state for run in done} == {RunState.SUCCEEDED}
     assert overlaps == [0] * 5
@@ -186,7 +186,7 @@ async def test_a_session_goes_behind_the_others_after_each_run(world: SeededTena
     runs = [await world.run(crowded, f"crowd {n}") for n in range(4)]
     runs.append(await world.run(modest, "single"))
     provider = FakeProvider(echo)
-    async with working(world, provider, settings=attrs.evolve(SETTINGS, workers=1)):
+    async with started_worker(world, provider, settings=attrs.evolve(SETTINGS, workers=1)):
         await until(world, runs)
     order = [prompt(request) for request in provider.requests]
     assert order == ["crowd 0", "single", "crowd 1", "crowd 2", "crowd 3"]
@@ -201,9 +201,9 @@ async def test_of_several_processes_one_executes_a_run(world: SeededTenant) -> N
     provider = FakeProvider(echo)
     lost = counted(names.RUN_CLAIMS, outcome="lost")
     async with (
-        working(world, provider),
-        working(world, provider),
-        working(world, provider),
+        started_worker(world, provider),
+        started_worker(world, provider),
+        started_worker(world, provider),
     ):
         runs = [await world.run(await world.session(), f"run {n}") for n in range(20)]
         await until(world, runs)
@@ -222,7 +222,7 @@ async def test_two_processes_never_run_one_session_at_once_and_keep_its_order(
     session = await world.session()
     overlaps: list[int] = []
     provider = soloist(overlaps)
-    async with working(world, provider), working(world, provider):
+    async with started_worker(world, provider), started_worker(world, provider):
         runs = [await world.run(session, f"run {n}") for n in range(10)]
         await until(world, runs)
     assert [prompt(request) for request in provider.requests] == [f"run {n}" for n in range(10)]
@@ -234,16 +234,16 @@ async def test_two_processes_never_run_one_session_at_once_and_keep_its_order(
 @pytest.mark.rule(26)
 async def test_no_connection_is_held_while_a_provider_or_a_tool_works(world: SeededTenant) -> None:
     """D12: with a run inside either, every connection of the pool is free."""
-    gate, answering = Gate(), trio.Event()
+    gate, answering = BlockingTool(), trio.Event()
     provider = FakeProvider([call("hold"), waiting(answering, text("done"))])
-    async with working(world, provider, gate.tool):
+    async with started_worker(world, provider, gate.tool):
         run = await world.run(await world.session())
         await gate.entered.wait()
-        await quiet(world)
+        await until_idle(world)
         assert world.pool.idle == world.pool.size
         gate.open.set()
         await provider.wait_for_calls(2)
-        await quiet(world)
+        await until_idle(world)
         assert world.pool.idle == world.pool.size
         answering.set()
         await until(world, [run])
@@ -252,18 +252,18 @@ async def test_no_connection_is_held_while_a_provider_or_a_tool_works(world: See
 @pytest.mark.rule(26)
 async def test_no_task_is_alive_after_its_run_has_settled(world: SeededTenant) -> None:
     """However a run ends: its session's actor is there before and after it, and nothing else."""
-    gate, session = Gate(), await world.session()
+    gate, session = BlockingTool(), await world.session()
     script: list[Answer | Block] = [text("done"), call("hold"), text("done"), hanging()]
     script.append(failing(RuntimeError("a bug")))
-    async with working(world, FakeProvider(script), gate.tool):
+    async with started_worker(world, FakeProvider(script), gate.tool):
         gate.open.set()
         for _ in ("answered", "with a tool", "cancelled", "failed"):
             run = await world.run(session)
             await until(world, [run], RunState.RUNNING, RunState.SUCCEEDED, RunState.FAILED)
-            await quiet(world)
+            await until_idle(world)
             await world.runs.cancel(world.scope(), run.id)
             await until(world, [run])
-            await quiet(world)
+            await until_idle(world)
             assert alive(f"session {session.id}") == [f"session {session.id}"]
 
 
@@ -281,7 +281,7 @@ async def test_a_tiny_pool_serves_many_runs_whose_tools_use_it_too(database: str
         def script(request: ProviderRequest) -> Block:
             return call("ask") if request.messages[-1].content[0] == TextBlock("go") else text("done")
 
-        async with working(world, FakeProvider(script), ask):
+        async with started_worker(world, FakeProvider(script), ask):
             runs = [await world.run(await world.session(), "go") for _ in range(30)]
             done = await until(world, runs)
         assert {run.state for run in done} == {RunState.SUCCEEDED}
@@ -297,7 +297,7 @@ async def test_one_failing_session_does_not_fell_the_others(world: SeededTenant)
             raise RuntimeError("a bug")
         return echo(request)
 
-    async with working(world, FakeProvider(script)) as worker:
+    async with started_worker(world, FakeProvider(script)) as worker:
         bad = await world.run(await world.session(), "bad")
         good = await world.run(await world.session(), "good")
         ended = await until(world, [bad, good])
@@ -309,10 +309,10 @@ async def test_one_failing_session_does_not_fell_the_others(world: SeededTenant)
 
 async def test_progress_is_told_to_the_sink(world: SeededTenant) -> None:
     """What a run does can be watched live, with its id on every event."""
-    recorder, gate = Recorder(), Gate()
+    recorder, gate = EventRecorder(), BlockingTool()
     gate.open.set()
     provider = FakeProvider([call("hold"), text("done")])
-    async with working(world, provider, gate.tool, events=recorder):
+    async with started_worker(world, provider, gate.tool, events=recorder):
         run = await world.run(await world.session())
         await until(world, [run])
     assert {event.run_id for event in recorder.events} == {run.id}
@@ -324,7 +324,7 @@ async def test_actors_that_passivate_at_once_lose_no_run(world: SeededTenant) ->
     """With no idle time at all, every run of a session still finds or gets an actor."""
     session = await world.session()
     settings = attrs.evolve(SETTINGS, session_idle_timeout=0.0)
-    async with working(world, FakeProvider(echo), settings=settings):
+    async with started_worker(world, FakeProvider(echo), settings=settings):
         runs = [await world.run(session, f"run {n}") for n in range(10)]
         done = await until(world, runs)
     assert {run.state for run in done} == {RunState.SUCCEEDED}

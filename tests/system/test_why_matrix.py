@@ -16,7 +16,7 @@ from hango.testing.plugin import LeaseClock, SeededTenant, sql
 from hango.testing.workers import Worker
 
 from support.journal_plugin import asked, said
-from support.outcome_matrix import EXECUTED, End, Phase, Row, Stops, Why, table
+from support.outcome_matrix import EXECUTED, Cause, End, Phase, Row, StopPoints, read_table
 from support.workers import NEVER, SETTINGS, TICKING, until
 
 _DEADLINE = 60.0  # seconds an execution may take: less than a lease that nobody renews
@@ -37,7 +37,7 @@ class Play:
     world: SeededTenant
     clock: LeaseClock
     row: Row
-    stops: Stops = attrs.field(factory=Stops)
+    stops: StopPoints = attrs.field(factory=StopPoints)
     provider: FakeProvider = attrs.field(factory=lambda: FakeProvider(lambda it: said(*asked(it))))
     runs: dict[Phase, Run] = attrs.field(factory=dict)
 
@@ -47,7 +47,7 @@ class Play:
 
     async def perform(self) -> None:
         """Let it happen, to one process; another one is there, and healthy, before anybody goes on."""
-        late = _DEADLINE if Why.DEADLINE in self.row.whys else NEVER
+        late = _DEADLINE if Cause.DEADLINE in self.row.whys else NEVER
         settings = attrs.evolve(_VICTIM, run_deadline=late)
         stopping = self.stops.model(self.provider)
         for phase in EXECUTED:
@@ -63,27 +63,27 @@ class Play:
             await self.clock.settle()
             self.stops.go_on.set()
             await self.clock.settle()
-            await self.clock.advance(_AWAY if Why.AWAY in self.row.whys else 0)
+            await self.clock.advance(_AWAY if Cause.AWAY in self.row.whys else 0)
             await away.aclose()
             await self.finish()
 
     async def happen(self, worker: Worker, away: AsyncExitStack) -> None:
         """Let everything happen, and be heard of, but by the executions."""
-        if Why.DEADLINE in self.row.whys:
+        if Cause.DEADLINE in self.row.whys:
             await self.clock.advance(_DEADLINE - 1)
         for why in self.row.whys:
             match why:
-                case Why.CANCEL:
+                case Cause.CANCEL:
                     for run in self.runs.values():
                         await self.world.runs.cancel(self.world.scope(), run.id)
-                case Why.DRAIN:
+                case Cause.DRAIN:
                     worker.drain.set()
-                case Why.DEADLINE:
+                case Cause.DEADLINE:
                     await self.clock.advance(1)
-                case Why.LEASE:
+                case Cause.LEASE:
                     await self.clock.advance(_VICTIM.lease_ttl + 1)
                     await self.world.queue().sweep()
-                case Why.AWAY:
+                case Cause.AWAY:
                     self.stops.answers_lost = True
                     await away.enter_async_context(worker.cut_off())
             await self.clock.settle()
@@ -124,7 +124,7 @@ class Play:
 @pytest.mark.rule(10)
 @pytest.mark.rule(11)
 @pytest.mark.rule(16)
-@pytest.mark.parametrize("row", table(), ids=str)
+@pytest.mark.parametrize("row", read_table(), ids=str)
 async def test_every_run_ends_as_it_must(
     world: SeededTenant, lease_clock: LeaseClock, monkeypatch: pytest.MonkeyPatch, row: Row
 ) -> None:

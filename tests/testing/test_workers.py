@@ -8,7 +8,7 @@ from hango.domain import RunState
 from hango.testing import FakeProvider, call, hanging, text
 from hango.testing.plugin import LeaseClock, SeededTenant, sql
 
-from support.workers import Gate
+from support.workers import BlockingTool
 
 
 async def test_drained_it_hands_over_what_it_did_not_finish(
@@ -84,7 +84,7 @@ async def test_cut_off_it_has_no_connection_and_the_others_keep_theirs(
     hango_world: SeededTenant, lease_clock: LeaseClock
 ) -> None:
     """It is this process that is alone, not the database."""
-    gate = Gate()
+    gate = BlockingTool()
     provider = FakeProvider([call("hold"), text("done")])
     async with (
         hango_world.worker(provider, gate.tool) as one,

@@ -20,7 +20,13 @@ from hango.codec import clean_text, cut_text
 from hango.errors import InvalidInput, VerifierError
 from hango.threads import Threads
 
-from support.deceptive_values import Agreeing, Flattering, Unclassed, Unmeasured, mimic_text
+from support.deceptive_values import (
+    DeceptiveStr,
+    EqualsEverything,
+    TupleWithoutLength,
+    WithoutClass,
+    mimic_text,
+)
 
 RESULT = RunResult("done")
 judge = partial(completion.judge, threads=Threads())
@@ -137,12 +143,12 @@ async def test_a_verifier_of_any_shape_may_let_a_run_pass(verify: Verifier) -> N
         ((False, " \n\t"), UNSPECIFIED),
         ((False, "  no tests "), "  no tests "),
         ((False, "\0\ud800"), "\ufffd\ufffd"),
-        ((False, Flattering("no tests")), "no tests"),
-        ((False, Flattering("")), UNSPECIFIED),
-        ((True, Flattering("no")), None),
+        ((False, DeceptiveStr("no tests")), "no tests"),
+        ((False, DeceptiveStr("")), UNSPECIFIED),
+        ((True, DeceptiveStr("no")), None),
         (Judgement(ok=True, reason=""), None),
         (Judgement(ok=False, reason="no tests"), "no tests"),
-        (Unmeasured((False, "no tests")), "no tests"),
+        (TupleWithoutLength((False, "no tests")), "no tests"),
     ],
 )
 async def test_a_verdict_is_a_bool_and_a_text(
@@ -176,16 +182,16 @@ async def test_a_verdict_is_a_bool_and_a_text(
         lambda: (0, "no"),
         lambda: (None, "no"),
         lambda: ("no", False),
-        lambda: (Agreeing(), "no"),
+        lambda: (EqualsEverything(), "no"),
         lambda: [True, ""],
         lambda: {True: ""},
         lambda: iter((True, "")),
         lambda: ((True, ""),),
         lambda: (True, mimic_text()),
         lambda: (False, mimic_text()),
-        lambda: Unmeasured((True,)),
-        Agreeing,
-        Unclassed,
+        lambda: TupleWithoutLength((True,)),
+        EqualsEverything,
+        WithoutClass,
         object,
         lambda: (word for word in ["yes"]),
     ],

@@ -21,7 +21,7 @@ from hango.domain import JsonObject, StopReason, TextBlock, Usage
 from hango.errors import ProviderError, RegistrationError
 from hango.testing import Answer, FakeProvider, answer, call, failing, text
 
-from support.gates import PASS, failed, gate, judged_by, no
+from support.gates import PASS, failed, gate, no, verifier_and_gate
 
 USAGE = Usage(10, 5)  # of each answer of a script
 
@@ -245,7 +245,7 @@ async def test_a_verifier_that_fails_is_an_error_and_names_what_it_raised() -> N
     assert (outcome.status, outcome.stopped_by, loop.status) == ("error", named, "error")
     assert (outcome.text, outcome.attempts, outcome.turns) == ("done", 1, 1)
 
-    judge, completion = judged_by(no("no tests"))  # it has no second verdict to give
+    judge, completion = verifier_and_gate(no("no tests"))  # it has no second verdict to give
     outcome, _ = await run(Agent("a", completion=completion), *[answer(text("done"))] * 2)
     assert outcome.stopped_by.startswith("verifier_error: IndexError")
     assert outcome.stopped_by.endswith("; " + failed(1, "no tests"))
@@ -255,7 +255,7 @@ async def test_a_verifier_that_fails_is_an_error_and_names_what_it_raised() -> N
 @pytest.mark.rule(24)
 async def test_an_outcome_has_what_a_verifier_would_be_asked_about() -> None:
     """The result of the last verdict is the result of the run."""
-    judge, completion = judged_by(no("no tests"), PASS)
+    judge, completion = verifier_and_gate(no("no tests"), PASS)
     outcome, _ = await run(Agent("a", completion=completion), HALF, *[answer(text("done"))] * 2)
     assert outcome.result == judge.asked[-1]
 

@@ -20,7 +20,13 @@ from hango.codec import clean_text, cut_text
 from hango.domain import ToolUseBlock
 from hango.threads import Threads
 
-from support.deceptive_values import Agreeing, Flattering, Nameless, Unclassed, mimic_text
+from support.deceptive_values import (
+    DeceptiveStr,
+    EqualsEverything,
+    WithoutAttributes,
+    WithoutClass,
+    mimic_text,
+)
 
 CALL = ToolUseBlock("c1", "buy", {"item": {"name": "tea", "counts": [1, 2]}})
 denial = partial(guardrails.denial, threads=Threads())
@@ -130,7 +136,7 @@ def forgotten() -> Coroutine[object, object, str]:
         (object, "object"),
         (lambda: NotImplemented, "NotImplementedType"),
         (lambda: (word for word in ["allow"]), "generator"),
-        (Agreeing, "Agreeing"),
+        (EqualsEverything, "Agreeing"),
         (mimic_text, "Mock"),
     ],
 )
@@ -151,8 +157,8 @@ async def test_a_forgotten_await_denies() -> None:
 @EITHER
 async def test_a_text_is_read_for_what_it_says(make: Callable[[object], Guardrail]) -> None:
     """Not for what it says it equals, nor for what its methods say."""
-    assert await denial([make(Flattering("no"))], CALL, 1) == "no"
-    assert await denial([make(Flattering("allow"))], CALL, 1) is None
+    assert await denial([make(DeceptiveStr("no"))], CALL, 1) == "no"
+    assert await denial([make(DeceptiveStr("allow"))], CALL, 1) is None
 
 
 # --- raising --------------------------------------------------------------------------------
@@ -225,7 +231,9 @@ async def test_what_misbehaves_is_logged_without_content(caplog: pytest.LogCaptu
 
 
 @pytest.mark.rule(23)
-@pytest.mark.parametrize("guardrail", [Nameless(), answering(Unclassed())], ids=["asked", "answer"])
+@pytest.mark.parametrize(
+    "guardrail", [WithoutAttributes(), answering(WithoutClass())], ids=["asked", "answer"]
+)
 async def test_what_cannot_be_asked_what_it_is_denies(guardrail: Guardrail) -> None:
     """It is the guardrail's mistake, not the end of the run."""
     reason = await denial([guardrail], CALL, 1)

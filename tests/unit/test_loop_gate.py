@@ -21,7 +21,7 @@ from hango.domain import (
 from hango.errors import ContextExceeded, ProviderError
 from hango.testing import Answer, answer, broken, failing, text
 
-from support.gates import PASS, failed, gate, judged_by, no
+from support.gates import PASS, failed, gate, no, verifier_and_gate
 from support.loop_bench import Bench, asks, ended, says
 
 CALL = ToolUseBlock("a", "get_time")
@@ -39,7 +39,7 @@ def told(outcome: RunOutcome) -> str:
 @pytest.mark.rule(24)
 async def test_a_run_that_passes_is_done() -> None:
     """Its answer is stored before it is judged, so that there is nothing left to store."""
-    judge, completion = judged_by(PASS)
+    judge, completion = verifier_and_gate(PASS)
     bench = Bench([asks(CALL), says("done")], completion=completion)
     outcome = await bench.run()
     assert ended(outcome) == (OutcomeStatus.DONE, None, "")
@@ -56,7 +56,7 @@ async def test_a_run_that_passes_is_done() -> None:
 @pytest.mark.rule(24)
 async def test_a_rejected_run_is_told_why_and_tries_again() -> None:
     """One user message, word for word, stored as its turn's; then the provider is asked once more."""
-    judge, completion = judged_by(no("no tests"), PASS)
+    judge, completion = verifier_and_gate(no("no tests"), PASS)
     bench = Bench([says("done"), asks(CALL), says("really done")], completion=completion)
     outcome = await bench.run()
     assert ended(outcome) == (OutcomeStatus.DONE, None, "")
@@ -77,7 +77,7 @@ async def test_a_rejected_run_is_told_why_and_tries_again() -> None:
 @pytest.mark.rule(24)
 async def test_calls_usage_and_turns_add_up_over_the_attempts() -> None:
     """A verifier sees the whole run, and so does whoever reads the outcome."""
-    judge, completion = judged_by(no("1"), no("2"), PASS)
+    judge, completion = verifier_and_gate(no("1"), no("2"), PASS)
     script = [asks(CALL), says("one"), says("two"), asks(CALL), says("three")]
     bench = Bench(script, completion=completion)
     outcome = await bench.run()
@@ -93,7 +93,7 @@ async def test_calls_usage_and_turns_add_up_over_the_attempts() -> None:
 @pytest.mark.parametrize("attempts", [1, 2, 5])
 async def test_the_last_attempt_is_the_last(attempts: int) -> None:
     """B16: exactly that many; then the run is incomplete, names the gate, and asks nobody any more."""
-    judge, completion = judged_by(*[no("no tests")] * 9, attempts=attempts)
+    judge, completion = verifier_and_gate(*[no("no tests")] * 9, attempts=attempts)
     bench = Bench([says("done")] * 9, completion=completion)
     outcome = await bench.run()
     named = failed(attempts, "no tests")
@@ -164,7 +164,7 @@ async def test_whatever_ends_a_run_as_done_is_judged(said: Answer, stored: StopR
 @pytest.mark.parametrize("stop", [StopReason.MAX_TOKENS, StopReason.REFUSAL])
 async def test_calls_of_a_rejected_answer_that_was_cut_short_are_answered(stop: StopReason) -> None:
     """They never ran, and say so before the feedback: every call has its result."""
-    judge, completion = judged_by(no("no tests"), PASS)
+    judge, completion = verifier_and_gate(no("no tests"), PASS)
     cut = asks(CALL, ToolUseBlock("b", "get_time", raw_input='{"zo'), stop=stop)
     bench = Bench([cut, says("done")], completion=completion)
     assert (await bench.run()).status is OutcomeStatus.DONE
@@ -191,7 +191,7 @@ async def test_calls_of_a_rejected_answer_that_was_cut_short_are_answered(stop: 
 )
 async def test_a_run_that_failed_is_not_judged(last: Answer, code: ErrorCode) -> None:
     """It is not done; what stopped it is named, with the verdict before, if there was one."""
-    judge, completion = judged_by(no("no tests"), PASS)
+    judge, completion = verifier_and_gate(no("no tests"), PASS)
     limits = LoopLimits(max_tool_calls=4)
     outcome = await Bench([last], limits=limits, completion=completion).run()
     assert ended(outcome) == (OutcomeStatus.ERROR, code, code.value)
@@ -208,7 +208,7 @@ async def test_a_run_that_failed_is_not_judged(last: Answer, code: ErrorCode) ->
 @pytest.mark.rule(24)
 async def test_a_run_at_its_cap_is_not_judged_and_not_done() -> None:
     """B13: whatever it had said before; the tools of the last turn still run."""
-    judge, completion = judged_by(PASS)
+    judge, completion = verifier_and_gate(PASS)
     wordy = answer(TextBlock("All done!"), CALL, usage=Usage(10, 2))
     bench = Bench([wordy] * 2, limits=LoopLimits(max_iterations=2), completion=completion)
     outcome = await bench.run()

@@ -11,7 +11,7 @@ import trio
 from hango import Completion, RunResult, Verdict
 from hango.domain import Message, OutcomeStatus, Result, RunOutcome, ToolContext, ToolUseBlock
 
-from support.checked_transcript import MemoryTranscript
+from support.checked_transcript import CheckedTranscript
 from support.gates import PASS, no
 from support.loop_bench import Bench, asks, says
 
@@ -47,7 +47,7 @@ class Crashes:
         self.asked.append(result)
         return VERDICTS[result.turns]
 
-    async def execute(self, transcript: MemoryTranscript) -> RunOutcome | None:
+    async def execute(self, transcript: CheckedTranscript) -> RunOutcome | None:
         """Execute the run from where it stands; None when that crashed."""
         bought = sum(message.role == "assistant" for message in transcript.messages)
         bench = Bench(
@@ -59,9 +59,9 @@ class Crashes:
         return None
 
 
-async def crashing(*times: int) -> tuple[RunOutcome, MemoryTranscript, RunResult]:
+async def crashing(*times: int) -> tuple[RunOutcome, CheckedTranscript, RunResult]:
     """Run to the end, with crashes at *times*; return what it came to, and its last result."""
-    transcript, outcome = MemoryTranscript(), None
+    transcript, outcome = CheckedTranscript(), None
     crashes = [Crashes(left) for left in (*times, -1)]
     for each in crashes:
         outcome = outcome or await each.execute(transcript)
@@ -88,7 +88,7 @@ def compared(result: RunResult) -> tuple[object, ...]:
 async def test_wherever_it_crashes_a_run_comes_to_the_same() -> None:
     """History, outcome, and what its gate is asked about at the end: as if nothing had happened."""
     whole = Crashes(-1)
-    await whole.execute(MemoryTranscript())
+    await whole.execute(CheckedTranscript())
     happened = -1 - whole.left
     assert happened == 6 + 5 + 3 + 3  # answers, boundaries, calls, verdicts
 

@@ -23,7 +23,7 @@ from hango.domain import (
 )
 from hango.testing import Answer
 
-from support.gates import PASS, failed, gate, judged_by, no
+from support.gates import PASS, failed, gate, no, verifier_and_gate
 from support.loop_bench import Bench, asks, ended, says
 
 CALL = ToolUseBlock("a", "get_time")
@@ -69,7 +69,7 @@ async def rejected(reason: str = "no tests") -> Bench:
 async def test_an_answer_that_was_stored_and_not_judged_is_judged_and_not_bought_again() -> None:
     """A crash between answer and verdict costs nothing."""
     first = await judging(asks(CALL), says("done"))
-    judge, completion = judged_by(PASS)
+    judge, completion = verifier_and_gate(PASS)
     second = Bench(transcript=first.transcript, completion=completion)
     outcome = await second.run()
     assert second.provider.calls == 0
@@ -85,14 +85,14 @@ async def test_an_answer_that_was_stored_and_not_judged_is_judged_and_not_bought
 async def test_a_verdict_that_was_not_stored_is_asked_for_again() -> None:
     """A crash between verdict and feedback: nobody was told, so it was no rejection yet."""
     first = Bench([says("done")])
-    judge, first.completion = judged_by(no("no tests"))
+    judge, first.completion = verifier_and_gate(no("no tests"))
     with trio.CancelScope() as scope:
         judge.before = scope.cancel
         await first.execute()
     assert len(judge.asked) == 1
     assert first.story() == ["0 user text", "1 assistant text"]
 
-    again, completion = judged_by(no("no tests"), PASS)
+    again, completion = verifier_and_gate(no("no tests"), PASS)
     second = Bench([says("now")], transcript=first.transcript, completion=completion)
     outcome = await second.run()
     assert outcome.iterations == 2

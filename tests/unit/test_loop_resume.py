@@ -21,7 +21,7 @@ from hango.domain import (
 )
 from hango.testing import Answer, hanging, text
 
-from support.checked_transcript import MemoryTranscript
+from support.checked_transcript import CheckedTranscript
 from support.loop_bench import HI, Bench, asks, says
 
 CALL = ToolUseBlock("a", "get_time")
@@ -149,7 +149,7 @@ async def test_a_cap_lowered_meanwhile_lets_the_paid_turn_finish() -> None:
 @pytest.mark.parametrize("script", [hanging(), hanging(text("lost"))], ids=["nothing", "text"])
 async def test_the_input_is_stored_once_however_often_a_run_starts(script: Answer) -> None:
     """A run cut short in its first turn has stored nothing; the next execution stores the input."""
-    transcript = MemoryTranscript()
+    transcript = CheckedTranscript()
     for _ in range(3):
         await interrupted(Bench([script], transcript=transcript))
         assert transcript.messages == ()

@@ -21,7 +21,7 @@ from hango.domain import (
     new_id,
 )
 
-from support.checked_transcript import MemoryTranscript
+from support.checked_transcript import CheckedTranscript
 
 OURS, OTHER = new_id(), new_id()
 HI = TextBlock("hi")
@@ -48,7 +48,7 @@ def result(call_id: str) -> ToolResultBlock:
 
 def stored(*messages: NewMessage) -> Sequence[Message]:
     """Return *messages* as a session's."""
-    transcript = MemoryTranscript()
+    transcript = CheckedTranscript()
     transcript.store(messages)
     return transcript.messages
 
@@ -127,7 +127,7 @@ def test_repairing_twice_changes_nothing(
     session: list[tuple[MessageRole, tuple[Block, ...], UUID | None]],
 ) -> None:
     """Once its results are stored, a session has nothing left to answer, and they can be stored."""
-    transcript = MemoryTranscript()
+    transcript = CheckedTranscript()
     transcript.store(
         NewMessage(role, content, run, None if run is None else turn)
         for turn, (role, content, run) in enumerate(session, 1)

@@ -33,16 +33,16 @@ from hango.domain import (
     new_id,
 )
 
-from support.checked_transcript import MemoryTranscript
+from support.checked_transcript import CheckedTranscript
 
 RUN, OTHER = new_id(), new_id()
 ASKED = NewMessage("user", (TextBlock("do it"),), RUN, 0)
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=50)
 
 
-def stored(*messages: NewMessage) -> MemoryTranscript:
+def stored(*messages: NewMessage) -> CheckedTranscript:
     """Return a transcript of *messages*."""
-    transcript = MemoryTranscript(run_id=RUN)
+    transcript = CheckedTranscript(run_id=RUN)
     transcript.store(messages)
     return transcript
 
@@ -57,7 +57,7 @@ def replied(turn: int, *blocks: Block, synthetic: bool = False, run: UUID = RUN)
     return NewMessage("user", blocks, run, turn, synthetic=synthetic)
 
 
-def read(transcript: MemoryTranscript) -> RunResult:
+def read(transcript: CheckedTranscript) -> RunResult:
     """Return what the run has come to."""
     return result_of(transcript.messages, RUN, usage=Usage(7, 3), turns=2)
 

@@ -14,7 +14,7 @@ import sys
 import threading
 import traceback
 
-from support.crashing_process import live
+from support.crashing_process import run_process
 
 _LONGEST = 120  # seconds; longer than a test waits for a process
 
@@ -33,7 +33,7 @@ def be_born(line: str) -> int:
     code = 1
     try:
         os.close(0)
-        live(line)
+        run_process(line)
         code = 0
     except BaseException:  # noqa: BLE001 - nothing of the child may come back into the loop below
         traceback.print_exc()
