@@ -26,6 +26,7 @@ from hango.domain import (
     Usage,
     joined_text,
 )
+from hango.domain.tools import UNKNOWN_TOOL
 from hango.errors import InvalidInput, VerifierError
 from hango.safe_errors import describe, format_frames
 from hango.threads import Threads
@@ -222,13 +223,19 @@ def all_todos_done(result: RunResult) -> Verdict:
     """Pass if every item that the run put on its list with ``todowrite`` is completed.
 
     Only successful calls count, and only ``true`` is completed.  A new list replaces the old one;
-    an empty one does not while an item is open.  A run that never made a list passes.
+    an empty one does not while an item is open.  A run that never called it passes, also if it has no
+    such tool; one whose every call failed does not.
     """
-    plan: Sequence[object] = ()
+    tried, plan = False, None
     for call in result.tool_calls:
         todos = call.args.get("todos")
-        if call.name == "todowrite" and not call.is_error and isinstance(todos, list):
-            plan = todos or plan
+        if call.name != "todowrite" or call.output.startswith(UNKNOWN_TOOL):
+            continue
+        tried = True
+        if not call.is_error and isinstance(todos, list):
+            plan = todos or plan or []
+    if plan is None:
+        return not tried, "the list was never written" if tried else ""
     left = _open(plan)
     return not left, f"{len(left)} item(s) still open: {'; '.join(left)}" if left else ""
 

@@ -13,6 +13,8 @@ from hango.domain.values import JsonObject
 
 # What the model gets of a tool that returned nothing: many APIs refuse a message without text
 NO_OUTPUT = "(no output)"
+# How the result of a call begins whose tool the agent does not have
+UNKNOWN_TOOL = "unknown tool"
 
 
 class Effects(StrEnum):

@@ -18,6 +18,7 @@ import trio
 from hango import watchdog
 from hango.codec import cut_text
 from hango.domain import Ledger, Result, ToolContext, ToolDefinition, ToolUseBlock
+from hango.domain.tools import UNKNOWN_TOOL
 from hango.errors import RegistrationError
 from hango.safe_errors import MAX_MESSAGE
 from hango.telemetry import metrics, names
@@ -151,7 +152,7 @@ class ToolSet:
             known = call.name in self._registered
             kind = ErrorKind.NOT_ALLOWED if known else ErrorKind.UNKNOWN_TOOL
             offered = cut_text(", ".join(self._tools) or "none", MAX_MESSAGE // 2)
-            return CallFailure(kind, f"unknown tool {_echo(call.name)}; available: {offered}")
+            return CallFailure(kind, f"{UNKNOWN_TOOL} {_echo(call.name)}; available: {offered}")
         if call.raw_input is not None:
             return CallFailure(
                 ErrorKind.INVALID_ARGUMENTS,

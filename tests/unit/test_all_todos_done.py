@@ -24,6 +24,9 @@ def judged(*calls: ToolCall) -> tuple[bool, str]:
     return all_todos_done(RunResult("done", calls))
 
 
+NEVER_WRITTEN = (False, "the list was never written")
+
+
 def still_open(*texts: str) -> tuple[bool, str]:
     """Return the verdict that *texts* are open."""
     return False, f"{len(texts)} item(s) still open: {'; '.join(texts)}"
@@ -68,9 +71,10 @@ def test_an_emptied_list_does_not_complete_what_was_open() -> None:
 @pytest.mark.rule(25)
 @pytest.mark.parametrize("failed", [wrote(DONE_A, is_error=True), wrote(is_error=True)])
 def test_a_list_that_was_not_written_does_not_count(failed: ToolCall) -> None:
-    """B17: denied by a guardrail, refused, failed: only what succeeded is the plan."""
+    """B17, P8: denied by a guardrail, refused, failed: only what succeeded is the plan."""
     assert judged(wrote(OPEN_A), failed) == still_open("A")
-    assert judged(failed) == (True, "")
+    assert judged(failed) == judged(failed, failed) == NEVER_WRITTEN
+    assert judged(failed, wrote()) == judged(failed, wrote(DONE_A)) == (True, "")
     assert judged(wrote(DONE_A), wrote(OPEN_B, is_error=True)) == (True, "")
 
 
@@ -105,7 +109,7 @@ def test_arguments_without_a_list_are_no_plan(todos: object) -> None:
     """They neither make one nor replace one."""
     odd = ToolCall("todowrite", {"todos": todos}, "", is_error=False)
     none = ToolCall("todowrite", {}, "", is_error=False)
-    assert judged(odd) == judged(none) == (True, "")
+    assert judged(odd) == judged(none) == NEVER_WRITTEN
     assert judged(wrote(OPEN_A), odd, none) == still_open("A")
 
 
@@ -131,4 +135,7 @@ def test_any_history_is_judged_by_the_rule(calls: list[tuple[list[tuple[str, boo
         for todos, failed in calls
     ]
     left = model(calls)
-    assert judged(*history) == (still_open(*left) if left else (True, ""))
+    if history and all(call.is_error for call in history):
+        assert judged(*history) == NEVER_WRITTEN
+    else:
+        assert judged(*history) == (still_open(*left) if left else (True, ""))
