@@ -87,7 +87,8 @@ def _web_settings(settings: Settings, plugins: Plugins) -> WebSettings:
     )
 
 
-def _connection_limits(settings: Settings) -> ConnectionLimits:
+def connection_limits(settings: Settings) -> ConnectionLimits:
+    """Return what clients of the web server may do."""
     return ConnectionLimits(
         keep_alive=settings.keep_alive,
         connections=settings.max_connections,
@@ -97,7 +98,7 @@ def _connection_limits(settings: Settings) -> ConnectionLimits:
 
 async def _listen(web: trio.Nursery, app: WebApp, settings: Settings, *, stop: trio.Event) -> str:
     """Answer requests in *web* until *stop* is set; return where, once they are answered."""
-    limits = _connection_limits(settings)
+    limits = connection_limits(settings)
     try:
         urls: list[str] = await web.start(
             partial(serve_web, app, settings.bind, stop=stop, limits=limits)

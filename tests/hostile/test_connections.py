@@ -33,7 +33,7 @@ def test_the_table_is_sound() -> None:
 
 @pytest.mark.rule(27)
 async def test_every_connection_ends_as_it_must(pool: Pool) -> None:
-    """S-H1, S-M2, S-M9, S-L14: it is answered or refused, and costs nobody else anything."""
+    """S-H1, S-M2, S-M6, S-M9, S-L14: it is answered or refused, and costs nobody else anything."""
     async with serving(pool) as api:
         rows = [row for row in rows_for(api) if row.end in {"open", "closed", "left"}]
         wrong = [it async for it in played(api, rows)]
