@@ -19,6 +19,7 @@ from hango.web.connection_limits import ConnectionLimits
 from support.api import SETTINGS, Api, serving
 
 SHORT = ConnectionLimits(keep_alive=0.3, head=0.3, stall=0.3, linger=0.3)
+MAX_WRONG = 2
 ROWS = read_table({"post": b""})
 
 
@@ -32,16 +33,17 @@ def test_the_table_is_sound() -> None:
 
 
 @pytest.mark.rule(27)
-async def test_every_connection_ends_as_it_must(pool: Pool) -> None:
+async def test_every_connection_ends_as_it_must(pool: Pool, caplog: pytest.LogCaptureFixture) -> None:
     """S-H1, S-M2, S-M6, S-M9, S-L14: it is answered or refused, and costs nobody else anything."""
     async with serving(pool) as api:
         rows = [row for row in rows_for(api) if row.end in {"open", "closed", "left"}]
         wrong = [it async for it in played(api, rows)]
     assert wrong == [], "\n".join(wrong)
+    assert "a connection failed" not in caplog.text  # the border is there for what is not known yet
 
 
 @pytest.mark.rule(29)
-async def test_no_connection_stays_unused(pool: Pool) -> None:
+async def test_no_connection_stays_unused(pool: Pool, caplog: pytest.LogCaptureFixture) -> None:
     """S-H2, S-M2: whoever says nothing, too little or reads nothing is closed."""
     settings = attrs.evolve(SETTINGS, body_timeout=0.3)
     async with serving(pool, settings, limits=SHORT) as api:
@@ -56,6 +58,7 @@ async def test_no_connection_stays_unused(pool: Pool) -> None:
         wrong += [await what_is_left(api, tasks)]
     assert wrong == [""], "\n".join(wrong)
     assert found == {row.name: expected(row) for row in rows if row.end == "late"}
+    assert "a connection failed" not in caplog.text
 
 
 def rows_for(api: Api) -> list[Row]:
@@ -64,15 +67,20 @@ def rows_for(api: Api) -> list[Row]:
 
 
 async def played(api: Api, rows: list[Row]) -> AsyncIterator[str]:
-    """Make the connections of *rows*, one after the other; yields what was not as it must be."""
-    tasks = await tasks_of_nobody(api)
+    """Make the connections of *rows*, one after the other; yields what was not as it must be.
+
+    Ends after the first few, since each may have taken its time.
+    """
+    tasks, wrong = await tasks_of_nobody(api), 0
     for row in rows:
         found: dict[str, str] = {}
         await note(api, row, found, tasks)
-        if found[row.name] != expected(row):
-            yield f"{row.name}: {found[row.name]} instead of {expected(row)}"
-        if left := await what_is_left(api, tasks):
-            yield f"{row.name}: {left}"
+        left = await what_is_left(api, tasks)
+        if found[row.name] != expected(row) or left:
+            yield f"{row.name}: {found[row.name]} instead of {expected(row)}; {left}"
+            wrong += 1
+            if wrong == MAX_WRONG:
+                return
 
 
 async def note(api: Api, row: Row, found: dict[str, str], tasks: int) -> None:
