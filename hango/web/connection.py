@@ -112,8 +112,10 @@ class HttpConnection(TCPServer):
                     send=self.protocol_send,
                 )
                 self.protocol.use_strict_parser()
-                await self._read()
-                self._drop()
+                try:
+                    await self._read()
+                finally:
+                    self._drop()
         except OSError:
             pass  # the client had gone before its address could be read
         finally:

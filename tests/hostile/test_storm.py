@@ -131,9 +131,9 @@ async def make(url: str, rows: Sequence[Row]) -> None:
 
 async def run_on(client: httpx.AsyncClient, world: SeededTenant, stop: trio.Event) -> int:
     """Ask for one run after the other until *stop*; return how many there were, all succeeded."""
-    session = await world.session(Role.MEMBER)
     count = 0
     while not stop.is_set() or not count:
+        session = await world.session(Role.MEMBER)
         made = await client.post(f"/v1/sessions/{session.id}/runs", json={"input": f"run {count}"})
         assert made.status_code == 202, made.text
         while (run := await client.get(made.headers["Location"], headers={"Prefer": "wait=30"})).json()[
