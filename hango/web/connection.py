@@ -38,12 +38,7 @@ _RECEIVED = 16 * 1024
 
 
 def split_cancellation(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
-    """Return the cancellation of this task in *error*, to be raised again, and what else is in it.
-
-    Each may be None.  A `trio.Cancelled` in a task that was not cancelled is a fault like any other.
-    """
-    if trio.current_effective_deadline() > -math.inf:
-        return None, error
+    """Return trio's cancellation in *error*, to be raised again, and what else is in it; or None."""
     if isinstance(error, BaseExceptionGroup):
         return error.split(trio.Cancelled)
     return (error, None) if isinstance(error, trio.Cancelled) else (None, error)
