@@ -9,7 +9,17 @@ import httpx
 import psutil
 import pytest
 import trio
-from hostile.connections import ENDS, TABLE, Player, Row, expected, post_with, read_table
+from hostile.connections import (
+    ENDS,
+    GET,
+    TABLE,
+    Player,
+    Row,
+    connect,
+    expected,
+    post_with,
+    read_table,
+)
 from trio.testing import wait_all_tasks_blocked
 
 from hango.db.pool import Pool
@@ -97,8 +107,9 @@ async def note(api: Api, row: Row, found: dict[str, str], tasks: int) -> None:
 
 async def what_is_left(api: Api, tasks: int) -> str:
     """Return what there is beside *tasks* and a server that answers; empty when there is nothing."""
-    async with httpx.AsyncClient(base_url=api.url, trust_env=False) as client:
-        if (await client.get("/healthz")).status_code != 200:
+    async with await connect(api.url) as stream:
+        await stream.send_all(GET)
+        if not (await stream.receive_some()).startswith(b"HTTP/1.1 200 "):
             return "it does not answer"
     if not await has_only(tasks):
         return "tasks are left"
