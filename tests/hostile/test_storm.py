@@ -22,8 +22,7 @@ from hostile.test_fuzz import key, serving_process
 
 from hango.db.pool import Pool
 from hango.domain import Role
-
-from support.world import SeededTenant, make_seeded_tenant, sql
+from hango.testing.plugin import SeededTenant, make_seeded_tenant, sql
 
 COUNT = int(os.environ.get("HANGO_TEST_STORM", "300"))
 SEED = int(os.environ.get("HANGO_TEST_STORM_SEED", "1"))
