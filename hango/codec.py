@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -31,6 +32,8 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 MAX_DEPTH = 64  # levels of nesting; model APIs and databases give up not far beyond
 MAX_SIZE = 64 * 1024 * 1024  # characters, and `VALUE_SIZE` for each value: a turn's results, all full
 VALUE_SIZE = 256  # so a quarter of a million; a list of lists repeated grows to more in a blink
+# Of a value inside a block, which is stored, listed and sent some levels deeper
+PART_DEPTH = MAX_DEPTH - 8
 MAX_DIGITS = 1000  # of a whole number; Python itself refuses to write more than 4300
 CUT_NOTICE = "… [cut: {length} characters in all]"
 
@@ -72,6 +75,15 @@ def clean_json(value: object) -> object:
     return _Cleaner().clean(value, MAX_DEPTH)
 
 
+def clean_part(value: object) -> object:
+    """Return *value* as `clean_json` does, such that it can be a part of a message.
+
+    Raises:
+        InvalidInput: as `clean_json`; the bounds are `PART_DEPTH` and half of `MAX_SIZE`.
+    """
+    return PartsCleaner().clean(value)
+
+
 @attrs.define
 class _Cleaner:
     """Cleans one value; *room* is how much of `MAX_SIZE` is left for it."""
@@ -80,7 +92,7 @@ class _Cleaner:
 
     def clean(self, value: object, depth: int) -> object:
         if depth < 0:
-            raise InvalidInput(f"nested deeper than {MAX_DEPTH} levels")
+            raise InvalidInput("nested too deep")
         self._take(VALUE_SIZE)
         match value:
             case None | bool():
@@ -113,6 +125,20 @@ class _Cleaner:
             raise InvalidInput("too large to be stored")
 
 
+@attrs.define
+class PartsCleaner:
+    """Cleans the values in the blocks of one message, which share one bound.
+
+    Rule: whatever has passed here can be stored as one message, with its texts and blocks.
+    """
+
+    _cleaner: _Cleaner = attrs.field(factory=lambda: _Cleaner(MAX_SIZE // 2), init=False)
+
+    def clean(self, value: object) -> object:
+        """Clean one more value; raises as `clean_part`.  Once one is too large, so are all after it."""
+        return self._cleaner.clean(value, PART_DEPTH)
+
+
 def _short_number(value: int) -> int:
     if abs(value) >= _TOO_LONG:
         raise InvalidInput(f"a whole number of more than {MAX_DIGITS} digits")
@@ -125,9 +151,13 @@ def _finite_number(value: float) -> float:
     return value
 
 
-def dump_json(value: object) -> str:
-    """Serialize *value* as compact JSON, in its own key order; raises as `clean_json` does."""
-    return json.dumps(clean_json(value), ensure_ascii=False, separators=(",", ":"))
+def dump_json(value: object, *, bounded: bool = True) -> str:
+    """Serialize *value* as compact JSON, in its own key order; raises as `clean_json` does.
+
+    What is made of stored values and is not stored itself need not be *bounded* in size.
+    """
+    cleaned = _Cleaner(MAX_SIZE if bounded else sys.maxsize).clean(value, MAX_DEPTH)
+    return json.dumps(cleaned, ensure_ascii=False, separators=(",", ":"))
 
 
 def time_to_json(time: datetime | None) -> str | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from hango.call_ids import CallIds
-from hango.codec import clean_json, clean_text, cut_text, dump_json
+from hango.codec import PartsCleaner, clean_text, cut_text, dump_json
 from hango.domain import (
     Block,
     BlockStart,
@@ -43,7 +43,10 @@ MAX_BLOCK = 1024 * 1024
 # Characters of one answer; the longest of today's models are near 1 MiB.
 MAX_ANSWER = 8 * MAX_BLOCK
 # Characters that a block counts for besides its content, so that empty ones are bounded too.
-BLOCK_COST = 64
+# At this cost they are some thousand, which can be stored as one message.
+BLOCK_COST = 2048
+# Tokens; a larger number is no count, and no database column holds it.
+MAX_COUNT = 2**53
 # Bytes of a call's name, and of its id; APIs allow 64 to 128 characters.
 MAX_NAME = 256
 
@@ -155,7 +158,7 @@ class Accumulator:
             case BlockStop(index) if index in self._open:
                 self._open[index].stopped = True
             case UsageUpdate(usage):
-                self._usage = usage
+                self._usage = _counts(usage)
             case Stop(reason):
                 self._reason = reason
 
@@ -218,13 +221,14 @@ class Accumulator:
 
     def _collect(self, *, whole: bool) -> ModelAnswer:
         ordered = sorted(self._blocks, key=lambda started: started.index)
-        found = [_finish(it, whole=(whole or it.stopped) and not it.cut) for it in ordered]
+        parts = PartsCleaner()
+        found = [_finish(it, parts, whole=(whole or it.stopped) and not it.cut) for it in ordered]
         content = tuple(_with_ids([block for block in found if block is not None], self.turn))
         refused = max(self._calls - self.max_calls, 0)
         return ModelAnswer(content, self._reason, self._usage, refused)
 
 
-def _finish(started: _OpenBlock, *, whole: bool) -> Block | None:
+def _finish(started: _OpenBlock, parts: PartsCleaner, *, whole: bool) -> Block | None:
     """Return the finished block; None if there is nothing to keep."""
     match started.block:
         case TextBlock():
@@ -233,11 +237,11 @@ def _finish(started: _OpenBlock, *, whole: bool) -> Block | None:
         case ThinkingBlock():
             return _thinking(started.streamed, "" if started.cut else started.signature)
         case ToolUseBlock() as call:
-            return _call(call, started.streamed, whole=whole)
+            return _call(call, started.streamed, parts, whole=whole)
         case RedactedThinkingBlock(data):
             return started.block if cut_text(data, MAX_BLOCK) == data else None
         case OpaqueBlock(provider, raw):
-            return _opaque(provider, raw)
+            return _opaque(provider, raw, parts)
         case _:
             return None
 
@@ -250,44 +254,50 @@ def _thinking(streamed: str, signature: str) -> Block | None:
     return ThinkingBlock(thinking, signature) if thinking or signature else None
 
 
-def _opaque(provider: str, raw: JsonObject) -> Block | None:
-    try:
-        text = dump_json(raw)
-    except InvalidInput:
+def _opaque(provider: str, raw: JsonObject, parts: PartsCleaner) -> Block | None:
+    cleaned = _object(raw, parts)
+    if cleaned is None or len(dump_json(cleaned)) > MAX_BLOCK:
         return None
-    return OpaqueBlock(provider, json.loads(text)) if len(text) <= MAX_BLOCK else None
+    return OpaqueBlock(provider, cleaned)
 
 
-def _call(call: ToolUseBlock, streamed: str, *, whole: bool) -> ToolUseBlock:
+def _call(call: ToolUseBlock, streamed: str, parts: PartsCleaner, *, whole: bool) -> ToolUseBlock:
     """Return the call with its arguments parsed; arguments that are no JSON object stay text."""
     name = cut_text(call.name, MAX_NAME)
     call_id = call.id if cut_text(call.id, MAX_NAME) == call.id else ""
     raw = streamed if streamed.strip() else call.raw_input
     arguments: JsonObject | None = None
     if whole:
-        arguments = _object(call.input) if raw is None else _parse(raw)
+        arguments = _object(call.input, parts) if raw is None else _parse(raw, parts)
     if arguments is not None:
         return ToolUseBlock(call_id, name, arguments)
     kept = repr(call.input) if raw is None and whole else raw or ""
     return ToolUseBlock(call_id, name, raw_input=cut_text(kept, MAX_BLOCK))
 
 
-def _parse(text: str) -> JsonObject | None:
+def _parse(text: str, parts: PartsCleaner) -> JsonObject | None:
     if len(text) > MAX_BLOCK:
         return None
     try:
-        return _object(json.loads(text))
+        value = json.loads(text)
+        return {} if value is None else _object(value, parts)  # some write null for no arguments
     except (ValueError, RecursionError):  # not JSON, or a number or a nesting beyond Python's bounds
         return None
 
 
-def _object(value: object) -> JsonObject | None:
+def _object(value: object, parts: PartsCleaner) -> JsonObject | None:
     """Return *value* cleaned if it is a JSON object that can be stored, else None."""
     try:
-        cleaned = clean_json(value)
+        cleaned = parts.clean(value)
     except InvalidInput:
         return None
     return cleaned if isinstance(cleaned, dict) else None
+
+
+def _counts(usage: Usage) -> Usage:
+    """Return *usage*; a count that is no count is 0."""
+    counts = attrs.astuple(usage)
+    return Usage(*(n if type(n) is int and 0 <= n <= MAX_COUNT else 0 for n in counts))
 
 
 def _with_ids(blocks: Sequence[Block], turn: int) -> Iterator[Block]:

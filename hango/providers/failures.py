@@ -35,14 +35,36 @@ _RETRYABLE_NAMES = re.compile(
 )
 # Sent as 429, but waiting does not help: https://platform.openai.com/docs/guides/error-codes
 _FINAL_NAMES = re.compile(r"insufficient_quota|billing", re.IGNORECASE)
-# OpenAI, llama.cpp, vLLM, Anthropic behind a gateway, Mistral: few send a code, most only a sentence
+# A conversation that does not fit.  Few servers send a code, most only a sentence of their own.
 _TOO_LONG = re.compile(
-    r"context_length_exceeded|exceed_context_size|maximum context length|context window"
-    r"|available context size|prompt is too long|input is too long|max_model_len",
+    r"context_length_exceeded|exceed_context_size|max_model_len|string_above_max_length"
+    r"|(maximum|model'?s) (context|prompt|input) (length|size|window)"  # OpenAI, vLLM, SGLang, xAI
+    r"|context (window|limit|size|length)"  # Anthropic, llama.cpp, LM Studio, MiniMax
+    # Anthropic, Bedrock
+    r"|(prompt|input|conversation|request|history|messages?) (is|are) too (long|large)"
+    r"|exceed\w* (the )?(max|maximum|model|model's) ?((number of|input|prompt|context) )?(token|length)"
+    r"|too many (input )?tokens"  # Gemini, Kimi, GLM; Cohere, Bedrock
+    r"|(token count|number of tokens) [^.]{0,80}exceed"
+    r"|`inputs` (tokens|must)|range of input length"  # TGI, Together; Qwen
+    r"|larger than the maximum (token|input|context)|reduce the length of the (messages|prompt|input)",
     re.IGNORECASE,
 )
+# Limits of a rate are told in the same words
+_RATE = re.compile(r"per (minute|second|hour|day)|rate.?limit|\b[rt]p[md]\b|quota", re.IGNORECASE)
 _MASKED = re.compile(r"[\d*…]")
+# Groq: https://console.groq.com/docs/tool-use (Error Handling)
+_REJECTED_CALLS = frozenset({"tool_use_failed"})
 _NUMBER = re.compile(r"\d+(\.\d*)?", re.ASCII)
+
+
+class CallRejected(ProviderError):
+    """The server could not parse a tool call of the model, which may correct it.
+
+    Attributes:
+        generation: what the model wrote, may be empty.
+    """
+
+    generation: str = ""
 
 
 @attrs.frozen
@@ -53,11 +75,13 @@ class ErrorReply:
         message: the provider's own text, may be empty.
         code: its short name for the error, may be empty.
         status: the HTTP status it has or stands for; 0 when unknown.
+        generation: what the model had written, where that is the error; may be empty.
     """
 
     message: str
     code: str = ""
     status: int = 0
+    generation: str = ""
 
     @property
     def retryable(self) -> bool:
@@ -71,9 +95,12 @@ class ErrorReply:
     @property
     def too_long(self) -> bool:
         """Whether the conversation does not fit the model's context window."""
-        return self.status != HTTPStatus.TOO_MANY_REQUESTS and bool(
-            _TOO_LONG.search(f"{self.code} {self.message}")
-        )
+        if self.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            return True
+        text = f"{self.code} {self.message[:_MAX_READ]}"
+        if self.status == HTTPStatus.TOO_MANY_REQUESTS or _RATE.search(text):
+            return False
+        return _TOO_LONG.search(text) is not None
 
 
 def in_band(value: Mapping[str, object]) -> ErrorReply | None:
@@ -133,6 +160,10 @@ def to_error(
     message = f"{label}: {said}" if said else label
     if failure.too_long:
         return ContextExceeded(message, code=code)
+    if failure.code in _REJECTED_CALLS:
+        error = CallRejected(message, code=code)
+        error.generation = failure.generation
+        return error
     retryable = {"true": True, "false": False}.get(should_retry.strip().lower(), failure.retryable)
     return ProviderError(message, code=code, retryable=retryable, retry_after=retry_after)
 
@@ -146,9 +177,11 @@ def _from_json(value: Mapping[str, object], status: int) -> ErrorReply:
     numbers = [code for item in (*codes, error.get("status_code")) if (code := _status(item))]
     names = [item for item in codes if isinstance(item, str) and not _status(item)]
     said = next((text for key in ("message", "detail") if (text := error.get(key))), "")
-    message = said if isinstance(said, str) else json.dumps(said)
     return ErrorReply(
-        message, next(filter(None, map(plain_name, names)), ""), status or max(numbers, default=0)
+        _written(said),
+        next(filter(None, map(plain_name, names)), ""),
+        status or max(numbers, default=0),
+        _written(error.get("failed_generation", "")),
     )
 
 

@@ -33,6 +33,7 @@ class SseParser:
     """Turns the bytes of one stream into events.
 
     Comments and unknown fields are dropped, also ``id`` and ``retry``: model streams cannot resume.
+    But a field ``error``, by which llama.cpp sends one, is an event of that name.
     """
 
     def __init__(self, limit: int = MAX_EVENT) -> None:
@@ -94,6 +95,10 @@ class SseParser:
         value = value.removeprefix(" ")
         if name == "data":
             self._data.append(value)
+            return None
+        if name == "error":  # no field of the standard, see above
+            self._data.append(value)
+            self._event = name
             return None
         self._size -= len(line)
         if name == "event":

@@ -15,7 +15,7 @@ from typing import cast, overload
 import attrs
 from jsonschema import Draft202012Validator
 
-from hango.codec import clean_json, clean_text, cut_text, dump_json
+from hango.codec import clean_json, clean_part, clean_text, cut_text, dump_json
 from hango.domain import Effects, EffectsName, JsonObject, Result, ToolContext, ToolDefinition
 from hango.domain.names import API_NAME, is_api_name
 from hango.domain.tools import NO_OUTPUT
@@ -67,7 +67,7 @@ class Tool:
         where = f"tool {_shown(self.name)} of {self.module}"
         try:
             self._check()
-            parameters = cast("JsonObject", clean_json(self.parameters))
+            parameters = cast("JsonObject", clean_part(self.parameters))
             context = takes_context(self.function)
             validator = compile_schema(parameters)
             effects = _effects(self.effects)

@@ -12,7 +12,14 @@ from conformance.chat.texts import TEXT
 from conformance.chat.thoughts import THOUGHT
 
 from hango.agent.accumulator import Accumulator
-from hango.domain import PromptMessage, ProviderRequest, TextBlock, ToolResultBlock, ToolUseBlock
+from hango.domain import (
+    PromptMessage,
+    ProviderRequest,
+    TextBlock,
+    ToolDefinition,
+    ToolResultBlock,
+    ToolUseBlock,
+)
 from hango.errors import ProviderError
 from hango.providers import OpenAIProvider
 
@@ -28,7 +35,7 @@ REQUEST = ProviderRequest(
         PromptMessage("assistant", (ToolUseBlock("earlier", "get_time"),)),
         PromptMessage("user", (ToolResultBlock("earlier", "noon"),)),
     ),
-    (),
+    (ToolDefinition("get_time", "Tell the time.", {"type": "object"}),),
     turn=3,
 )
 
@@ -73,6 +80,7 @@ async def test_a_broken_answer_is_told_as_one(case: Failed) -> None:
     assert error.retryable is case.retryable
     assert not accumulator.finished
     assert accumulator.partial().content == case.content
+    assert accumulator.usage == case.usage
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r"], ids=["CRLF", "CR"])

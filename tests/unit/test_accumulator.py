@@ -157,10 +157,17 @@ def test_a_text_is_cut_to_a_bound() -> None:
 
 @pytest.mark.rule(20)
 def test_an_endless_answer_is_bounded() -> None:
-    """B15: many blocks, empty or full, take no more than the bound of an answer."""
+    """B15, P2: many blocks, empty or full, are no more than can be stored as one message."""
     pieces = [e for n in range(200_000) for e in (BlockStart(n, TextBlock("")), TextDelta(n, "x" * 64))]
     content = collect(*pieces, END).content
     assert 0 < sum(len(b.text) for b in content if isinstance(b, TextBlock)) <= MAX_ANSWER
+    dump_json(blocks_to_json(content))
+
+
+def test_counts_that_are_none_are_nothing() -> None:
+    """P2: what a provider says of its tokens can be stored, whatever it says."""
+    wrong = Usage(-1, 10**30, True, float("nan"), "5")  # type: ignore[arg-type]  # an untyped provider
+    assert collect(*text(0, "hi"), UsageUpdate(wrong), END).usage == Usage()
 
 
 def test_a_partial_answer_keeps_what_arrived_but_completes_no_call() -> None:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hango.agent.accumulator import MAX_BLOCK
+from hango.agent.accumulator import BLOCK_COST, MAX_BLOCK
+from hango.codec import MAX_DEPTH, blocks_to_json, dump_json
 from hango.domain import (
     BlockStart,
     BlockStop,
@@ -41,9 +42,9 @@ def test_arguments_are_parsed_once_from_all_their_pieces(
         assert collect(*call(0, *pieces), END).content == (ToolUseBlock("a", "get_time", arguments),)
 
 
-@pytest.mark.parametrize("pieces", [[], [""], ["", ""], [" \n"], ["{}"]])
+@pytest.mark.parametrize("pieces", [[], [""], ["", ""], [" \n"], ["{}"], ["nu", "ll"]])
 def test_no_arguments_are_an_empty_object(pieces: list[str]) -> None:
-    """A05: however a provider says that there are none."""
+    """A05, P4: however a provider says that there are none."""
     assert collect(*call(0, *pieces), END).content == (ToolUseBlock("a", "get_time", {}),)
 
 
@@ -120,7 +121,6 @@ def test_every_call_has_an_id_of_its_own(given_ids: list[str], expected: list[st
         "[]",
         '"x"',
         "3",
-        "null",
         "true",
         "{} {}",
         "{'a': 1}",
@@ -131,7 +131,7 @@ def test_every_call_has_an_id_of_its_own(given_ids: list[str], expected: list[st
         '{"a":' * 70 + "1" + "}" * 70,
         '{"a": "' + "x" * MAX_BLOCK + '"}',
     ],
-    ids=range(14),
+    ids=range(13),
 )
 def test_arguments_that_are_no_object_are_kept_as_text_and_never_guessed(arguments: str) -> None:
     """C04, C05: malformed, not an object, not storable or too long: raw text, bounded, and no input."""
@@ -155,10 +155,31 @@ def test_raw_arguments_of_a_provider_stay_raw() -> None:
 
 
 @pytest.mark.rule(20)
+@pytest.mark.parametrize("depth", range(MAX_DEPTH - 12, MAX_DEPTH + 2))
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"x":', "}")])
+def test_arguments_of_any_depth_can_be_stored(depth: int, opening: str, closing: str) -> None:
+    """P2: read as an object or kept as text, whatever they are; one bound decides, in one place."""
+    arguments = '{"x":' + opening * depth + "1" + closing * depth + "}"
+    answer = collect(*call(0, arguments), END)
+    (block,) = answer.calls
+    assert (block.raw_input is None) == (block.input == json.loads(arguments))
+    dump_json(blocks_to_json(answer.content))
+
+
+@pytest.mark.rule(20)
+def test_calls_that_are_too_much_together_stay_text() -> None:
+    """P2: each alone could be stored; what no longer fits is text, and all of it is stored."""
+    much = '{"x": [' + ",".join("0" * 100_000) + "]}"
+    answer = collect(*(e for n in range(4) for e in call(n, much, call_id=f"c{n}")), END)
+    assert [bool(block.input) for block in answer.calls] == [True, False, False, False]
+    dump_json(blocks_to_json(answer.content))
+
+
+@pytest.mark.rule(20)
 def test_arguments_that_no_longer_fit_are_not_taken_for_none() -> None:
     """C05: a call at the bound of an answer is malformed, not a call without arguments."""
-    filler = [e for n in range(8) for e in text(n, "x" * (MAX_BLOCK - 100))]
-    (block,) = collect(*filler, *call(9, '{"path": "' + "x" * 1000 + '"}'), END).calls
+    filler = [e for n in range(8) for e in text(n, "x" * (MAX_BLOCK - 2 * BLOCK_COST))]
+    (block,) = collect(*filler, *call(9, '{"path": "' + "x" * 20_000 + '"}'), END).calls
     assert (block.input, block.raw_input) == ({}, "")
 
 

@@ -11,6 +11,37 @@ from hypothesis import strategies as st
 from hango.errors import ContextExceeded
 from hango.providers.failures import ErrorReply, from_body, in_band, to_error
 
+# How servers say it.  The words are of their own error messages, or in their manner.
+TOO_LONG = {
+    "vLLM": "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens",
+    "vLLM, newer": "The decoder prompt (length 5000) is longer than the maximum model length of 4096."
+    " Make sure that `max_model_len` is no smaller than the number of text tokens",
+    "llama.cpp": "the request exceeds the available context size, try increasing it",
+    "Anthropic": "input length and `max_tokens` exceed context limit: 199000 + 9000 > 200000",
+    "Anthropic's prompt": "prompt is too long: 210000 tokens > 200000 maximum",
+    "Gemini": "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+    "Mistral": "Prompt contains 40000 tokens, too large for model with 32768 maximum context length",
+    "LM Studio": "Trying to keep the first 5000 tokens when context the overflows. However, the model"
+    " is loaded with context length of only 4096 tokens, which is not enough.",
+    "xAI": "This model's maximum prompt length is 131072 but the request contains 150000 tokens.",
+    "SGLang": "The input (5000 tokens) is longer than the model's context length (4096 tokens).",
+    "SGLang, sum": "Requested token count exceeds the model's maximum context length of 4096 tokens.",
+    "Cohere": "too many tokens: total number of tokens in the prompt cannot exceed 4081",
+    "Kimi": "Invalid request: Your request exceeded model token limit: 131072",
+    "GLM": "Prompt exceeds max length",
+    "MiniMax": "invalid params, context window exceeds limit (2013)",
+    "Bedrock": "Input is too long for requested model.",
+    "Bedrock, Converse": "The model returned the following errors: input is too long",
+    "TGI": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000",
+    "Groq": "Please reduce the length of the messages or completion.",
+    "DeepSeek": "This model's maximum context length is 65536 tokens. However, you requested 70000",
+    "Together": "Input validation error: `inputs` must have less than 4096 tokens. Given: 5000",
+    "OpenRouter": "This endpoint's maximum context length is 32768 tokens. However, you requested",
+    "Ollama": "the input length exceeds the context length",
+    "Azure": "The number of tokens in the prompt has exceeded the limit of the model",
+    "Qwen": "Range of input length should be [1, 30720]",
+}
+
 KEY = "sk-test-0123456789"
 
 
@@ -160,6 +191,12 @@ def test_the_server_may_say_whether_to_retry() -> None:
         ),
         ErrorReply("prompt is too long: 9 tokens > 8 maximum", "invalid_request_error", 400),
         ErrorReply("Your input exceeds the context window of this model.", "", 0),
+        *[
+            pytest.param(ErrorReply(said, "invalid_request_error", 400), id=f"N13: {server}")
+            for server, said in TOO_LONG.items()
+        ],
+        ErrorReply("Payload too large", "", 413),
+        ErrorReply("", "", 413),
     ],
 )
 @pytest.mark.rule(15)
@@ -170,10 +207,21 @@ def test_a_conversation_too_long_is_an_error_of_its_own(failure: ErrorReply) -> 
     assert not error.retryable
 
 
-def test_a_rate_limit_is_not_a_conversation_too_long() -> None:
-    """A limit of tokens per minute speaks of the same things."""
-    limit = ErrorReply("Input exceeds the context window's rate", "rate_limit_exceeded", 429)
-    assert not isinstance(to_error(limit, provider="p"), ContextExceeded)
+@pytest.mark.parametrize(
+    "reply",
+    [
+        ErrorReply("Input exceeds the context window's rate", "rate_limit_exceeded", 429),
+        ErrorReply("Request is too large: limit 6000 tokens per minute, requested 9000", "x", 400),
+        ErrorReply("Too many tokens per day, please wait", "ThrottlingException", 400),
+        ErrorReply("max_tokens is too large: 99999", "invalid_request_error", 400),
+        ErrorReply("Invalid 'messages[0].name': string too long", "string_too_long", 400),
+        ErrorReply("Too many tools: 200, at most 128", "invalid_request_error", 400),
+        ErrorReply("The context of the call is missing", "", 400),
+    ],
+)
+def test_other_limits_are_not_a_conversation_too_long(reply: ErrorReply) -> None:
+    """N13: limits of a rate, of a field or of the answer speak of similar things."""
+    assert not isinstance(to_error(reply, provider="p"), ContextExceeded)
 
 
 def test_the_key_is_in_no_error() -> None:

@@ -7,10 +7,12 @@ import logging
 
 import pytest
 
+from hango.agent.accumulator import Accumulator
 from hango.agent.ports import Provider
 from hango.domain import (
     PromptMessage,
     ProviderRequest,
+    StopReason,
     ToolUseBlock,
 )
 from hango.errors import ContextExceeded, ProviderError, RegistrationError
@@ -127,6 +129,23 @@ async def test_an_error_answer_names_itself_and_its_wait() -> None:
     error = await failure(error_reply(429, body, retry_after="7"))
     assert (error.code, error.retryable, error.retry_after) == ("rate_limit_exceeded", True, 7.0)
     assert str(error) == "openai answered 429 (rate_limit_exceeded): Slow down"
+
+
+@pytest.mark.rule(18)
+async def test_a_call_that_the_server_refuses_is_answered_as_a_call() -> None:
+    """P3: Groq answers 400 for what its model wrote; the model is told, and may write it again."""
+    error = {
+        "code": "tool_use_failed",
+        "failed_generation": '[{"name": "get_time"}]',
+    }
+    async with serve_llm(error_reply(400, json.dumps({"error": error}))) as server:
+        events = await ask(OpenAIProvider(server.url))
+    answer = Accumulator(turn=1)
+    for event in events:
+        answer.push(event)
+    (call,) = answer.answer().calls
+    assert (call.name, call.raw_input) == ("get_time", 'tool_use_failed: [{"name": "get_time"}]')
+    assert answer.answer().stop_reason is StopReason.TOOL_USE
 
 
 @pytest.mark.rule(16)

@@ -9,6 +9,7 @@ import pytest
 
 from hango.domain import (
     Block,
+    Effects,
     JsonObject,
     OpaqueBlock,
     PromptMessage,
@@ -20,8 +21,9 @@ from hango.domain import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from hango.errors import InvalidInput
+from hango.errors import InvalidInput, RegistrationError
 from hango.providers.openai.request import build_request
+from hango.tools import Tool
 
 SIGNATURE = {"google": {"thought_signature": "S"}}
 
@@ -237,3 +239,51 @@ def test_nothing_kept_changes_what_a_message_is() -> None:
             }
         ],
     }
+
+
+def wire(**ids: str) -> OpaqueBlock:
+    """Keep ids as the server gave them."""
+    return OpaqueBlock("openai", {"calls": {call_id: {"id": own} for call_id, own in ids.items()}})
+
+
+@pytest.mark.rule(14)
+def test_ids_of_the_server_go_back_as_they_came() -> None:
+    """P1: to the provider that gave them, with call and result, and each once in a message."""
+    messages = sent(
+        user(TextBlock("hi")),
+        model(ToolUseBlock("f_0", "f"), wire(f_0="functions.f:0")),
+        user(ToolResultBlock("f_0", "x")),
+        model(
+            ToolUseBlock("f_0_2", "f"),
+            ToolUseBlock("f_0_3", "f"),
+            ToolUseBlock("b", "f"),
+            wire(f_0_2="f:0", f_0_3="f:0", b="c"),
+        ),
+        user(ToolResultBlock("f_0_2", "y"), ToolResultBlock("f_0_3", "z"), ToolResultBlock("b", "z")),
+    )
+    calls = [call["id"] for m in messages for call in cast("list[JsonObject]", m.get("tool_calls", []))]
+    assert calls == ["functions.f:0", "f:0", "f_0_3", "b"]
+    assert calls == [m["tool_call_id"] for m in messages if m["role"] == "tool"]
+
+
+def test_messages_that_were_joined_keep_their_ids() -> None:
+    """P1: a message may be two in one, after something between them was left out."""
+    both = model(ToolUseBlock("a", "f"), wire(a="f:0"), ToolUseBlock("b", "f"), wire(b="f:1"))
+    message = sent(
+        user(TextBlock("hi")), both, user(ToolResultBlock("a", ""), ToolResultBlock("b", ""))
+    )[1]
+    assert [c["id"] for c in cast("list[JsonObject]", message["tool_calls"])] == ["f:0", "f:1"]
+
+
+@pytest.mark.parametrize("depth", range(50, 66))
+def test_a_tool_that_can_be_made_can_be_sent(depth: int) -> None:
+    """P2: its schema lies deeper in a request than in the tool."""
+    schema: JsonObject = {"type": "object"}
+    for _ in range(depth // 2):
+        schema = {"type": "object", "properties": {"x": schema}}
+    try:
+        tool = Tool("t", "", schema, Effects.READ_ONLY, print)
+    except RegistrationError:
+        assert depth > 54
+    else:
+        assert body(user(TextBlock("hi")), tools=(tool.definition,))["tools"]

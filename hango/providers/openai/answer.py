@@ -7,12 +7,12 @@ nothing but a `ProviderError`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import attrs
 
 from hango.call_ids import CallIds
-from hango.codec import clean_json
+from hango.codec import clean_part
 from hango.domain import (
     Block,
     BlockStart,
@@ -63,11 +63,13 @@ class ChatAnswer:
 
     Attributes:
         _provider: the name that opaque blocks carry.
+        _offered: names of the tools of the request.
         _label: the finish reason, in lower case; empty until it has come.
     """
 
     _provider: str
     _ids: CallIds
+    _offered: Collection[str] = ()
     _calls: CallAssembler = attrs.field(init=False)
     _reasoning: Reasoning = attrs.field(factory=Reasoning)
     _joiners: dict[int, TextJoiner] = attrs.field(factory=dict)
@@ -76,7 +78,7 @@ class ChatAnswer:
 
     @_calls.default
     def _no_calls(self) -> CallAssembler:
-        return CallAssembler(self._ids, FIRST_CALL)
+        return CallAssembler(self._ids, FIRST_CALL, self._offered)
 
     @property
     def finished(self) -> bool:
@@ -93,8 +95,13 @@ class ChatAnswer:
         for choice in _objects(chunk.get("choices")):
             if not choice.get("index"):
                 yield from self._choice(choice)
-        if usage := _read_usage(chunk):
-            yield UsageUpdate(usage)
+        yield from read_usage(chunk)
+
+    def reject(self, error: failures.CallRejected) -> Iterator[ProviderEvent]:
+        """End the answer with a call that the server refused to pass on."""
+        self._calls.reject(error.generation, error.code)
+        self._label = _ASKS[0]
+        yield from self.finish()
 
     def finish(self) -> Iterator[ProviderEvent]:
         """End the answer; the last event is its `Stop`.
@@ -165,7 +172,7 @@ class ChatAnswer:
     def _to_send_back(self) -> JsonObject:
         """Return what the server wants back with this answer, for `request`; may be empty."""
         found = {
-            "calls": {slot.id: slot.extra for slot in self._calls.begun_calls() if slot.extra},
+            "calls": {s.id: s.to_send_back for s in self._calls.begun_calls() if s.to_send_back},
             "message": self._reasoning.to_send_back(),
         }
         return _storable({key: value for key, value in found.items() if value})
@@ -193,15 +200,9 @@ def _texts(parts: Sequence[JsonObject]) -> str:
 
 
 def _storable(value: JsonObject) -> JsonObject:
-    """Return *value* if it can be stored and sent back, else nothing.
-
-    It is wrapped first, since it is nested deeper in the database and in a request than here.
-    """
-    wrapped: object = value
-    for _ in range(8):
-        wrapped = [wrapped]
+    """Return *value* if it can be stored and sent back, else nothing."""
     try:
-        clean_json(wrapped)
+        clean_part(value)
     except InvalidInput:
         return {}
     return value
@@ -210,23 +211,25 @@ def _storable(value: JsonObject) -> JsonObject:
 # --- token counts ---------------------------------------------------------------------------
 
 
-def _read_usage(chunk: JsonObject) -> Usage | None:
-    """Return the token counts of *chunk*, None if it has none; a count that is no count is 0.
+def read_usage(chunk: JsonObject) -> Iterator[UsageUpdate]:
+    """Yield the token counts of *chunk*, if it has any; a count that is no count is 0.
 
     ``prompt_tokens`` includes cached ones, as hango counts.  Groq hides it in ``x_groq``, DeepSeek has
     its own word for cached tokens.
     """
     usage = _object(chunk, "usage") or _object(_object(chunk, "x_groq"), "usage")
     if not usage:
-        return None
+        return
     sent, made = _object(usage, "prompt_tokens_details"), _object(usage, "completion_tokens_details")
-    return Usage(
-        input_tokens=_count(usage, "prompt_tokens"),
-        output_tokens=_count(usage, "completion_tokens"),
-        cache_read_input_tokens=_count(sent, "cached_tokens")
-        or _count(usage, "prompt_cache_hit_tokens"),
-        cache_write_input_tokens=_count(sent, "cache_write_tokens"),
-        reasoning_output_tokens=_count(made, "reasoning_tokens"),
+    yield UsageUpdate(
+        Usage(
+            input_tokens=_count(usage, "prompt_tokens"),
+            output_tokens=_count(usage, "completion_tokens"),
+            cache_read_input_tokens=_count(sent, "cached_tokens")
+            or _count(usage, "prompt_cache_hit_tokens"),
+            cache_write_input_tokens=_count(sent, "cache_write_tokens"),
+            reasoning_output_tokens=_count(made, "reasoning_tokens"),
+        )
     )
 
 

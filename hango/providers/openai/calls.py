@@ -8,18 +8,24 @@ for all calls, a name repeated, arguments as an object.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 
 import attrs
 
 from hango.call_ids import CallIds
+from hango.codec import clean_text
 from hango.domain import BlockStart, InputDelta, JsonObject, ProviderEvent, ToolUseBlock
+from hango.domain.names import is_api_name
 from hango.text import TextJoiner
 
 MAX_INDEX = 10_000  # a larger index counts as absent
+MAX_WIRE_ID = 256  # characters; a longer id does not go back as it came
 # Fields that must go back with their call, or the next request is refused: thought signatures of Gemini
 # (https://ai.google.dev/gemini-api/docs/thought-signatures), directly and behind LiteLLM.
 RETURNED = ("extra_content", "provider_specific_fields")
+# Models that write a call as text: {"name": "get_time", ...} or <function=get_time>
+_NAME_WRITTEN = re.compile(r"""(?:"name"\s*:\s*"|<function=)([a-zA-Z0-9_-]{1,64})""")
 
 
 @attrs.frozen
@@ -53,12 +59,14 @@ class PendingCall:
 
     Attributes:
         block: index of its block in the answer.
+        index: the index the server gave it first, None if it gave none.
         wire_id: the id from the server, which need not be unique.
         id: the id in hango; empty until the call's `BlockStart` has been yielded.
         pending: argument text that came before the name.
     """
 
     block: int
+    index: int | None
     wire_id: str = ""
     id: str = ""
     name: str = ""
@@ -66,6 +74,17 @@ class PendingCall:
     pending: str = ""
     extra: dict[str, object] = attrs.field(factory=dict)
     joiner: TextJoiner = attrs.field(factory=TextJoiner)
+
+    @property
+    def to_send_back(self) -> JsonObject:
+        """The fields that must go back with the call, may be empty.
+
+        Some models read their own ids (``functions.get_time:0``), so an id goes back as it came, even
+        if other APIs would not take it.
+        """
+        own = self.wire_id and not is_api_name(self.wire_id)
+        sendable = len(self.wire_id) <= MAX_WIRE_ID and clean_text(self.wire_id) == self.wire_id
+        return {"id": self.wire_id, **self.extra} if own and sendable else self.extra
 
     @property
     def complete(self) -> bool:
@@ -83,11 +102,13 @@ class CallAssembler:
     """All calls of one answer.
 
     Attributes:
-        first_block: the index of the first call's block; the others follow.
+        _first_block: the index of the first call's block; the others follow.
+        _offered: names of the tools of the request.
     """
 
     _ids: CallIds
     _first_block: int
+    _offered: Collection[str] = ()
     _slots: list[PendingCall] = attrs.field(factory=list)
     _by_index: dict[int, PendingCall] = attrs.field(factory=dict)
     _by_id: dict[str, PendingCall] = attrs.field(factory=dict)
@@ -110,17 +131,28 @@ class CallAssembler:
         slot = self._place(fragment)
         slot.wire_id = slot.wire_id or fragment.id
         slot.extra.update(fragment.extra)
-        if fragment.name and not slot.name:
-            slot.name = fragment.name
+        if fragment.name and (not slot.name or self._continues_name(slot, fragment.name)):
+            slot.name += fragment.name
         yield from self._grow(slot, slot.joiner.push(fragment.arguments))
 
     def finish(self) -> Iterator[ProviderEvent]:
         """End the calls; one that never got a name begins now, and is answered as an unknown tool."""
         for slot in self._slots:
-            if not slot.id and (slot.wire_id or slot.pending):
+            if not slot.id and (slot.name or slot.wire_id or slot.pending):
                 yield from self._begin(slot)
             if rest := slot.joiner.finish():
                 yield from self._grow(slot, rest)
+
+    def reject(self, generation: str, reason: str) -> None:
+        """Take a call that the server could not parse.
+
+        Its arguments are text that is no JSON object, so it is answered with an error, and the model
+        may correct itself.
+        """
+        name = _NAME_WRITTEN.search(generation)
+        slot = PendingCall(self._free_block(None), None, name=name[1] if name else "")
+        slot.text = slot.pending = f"{reason}: {generation}"
+        self._slots.append(slot)
 
     def begun_calls(self) -> list[PendingCall]:
         """Return the calls whose `BlockStart` has been yielded, in order."""
@@ -129,7 +161,7 @@ class CallAssembler:
     def _grow(self, slot: PendingCall, text: str) -> Iterator[ProviderEvent]:
         slot.text += text
         slot.pending += text
-        if slot.name and not slot.id:
+        if slot.name and not slot.id and (slot.text or not self._is_part_of_name(slot.name)):
             yield from self._begin(slot)
         elif slot.id and text:
             slot.pending = ""
@@ -145,8 +177,8 @@ class CallAssembler:
     def _place(self, fragment: CallFragment) -> PendingCall:
         """Return the call *fragment* belongs to; a new one if there is none."""
         slot = self._candidate(fragment)
-        if slot is None or _is_another(slot, fragment):
-            slot = PendingCall(self._free_block(fragment.index))
+        if slot is None or self._is_another(slot, fragment):
+            slot = PendingCall(self._free_block(fragment.index), fragment.index)
             self._slots.append(slot)
         if fragment.index is not None:
             self._by_index[fragment.index] = slot
@@ -156,9 +188,12 @@ class CallAssembler:
         return slot
 
     def _candidate(self, fragment: CallFragment) -> PendingCall | None:
-        if fragment.index is not None:
-            return self._by_index.get(fragment.index)
-        return self._by_id.get(fragment.id) if fragment.id else self._last
+        named = self._by_id.get(fragment.id) if fragment.id else None
+        if fragment.index is None:
+            return named if fragment.id else self._last
+        last = self._by_index.get(fragment.index)
+        # calls that alternate at one index, told apart by their ids
+        return named if named is not None and named.index == fragment.index else last
 
     def _free_block(self, index: int | None) -> int:
         """Reserve a block for a new call: by its index, or after all others."""
@@ -168,14 +203,23 @@ class CallAssembler:
         self._blocks.add(block)
         return block
 
+    def _is_another(self, slot: PendingCall, fragment: CallFragment) -> bool:
+        """Return whether *fragment* begins another call than *slot*."""
+        if fragment.id and slot.wire_id and fragment.id != slot.wire_id:
+            return True
+        if not (fragment.name and slot.name) or self._continues_name(slot, fragment.name):
+            return False
+        return fragment.name != slot.name or (slot.complete and bool(fragment.arguments))
 
-def _is_another(slot: PendingCall, fragment: CallFragment) -> bool:
-    """Return whether *fragment* begins another call than *slot*."""
-    if fragment.id and slot.wire_id and fragment.id != slot.wire_id:
-        return True
-    if not (fragment.name and slot.name):
-        return False  # only the first fragment of a call has a name
-    return fragment.name != slot.name or (slot.complete and bool(fragment.arguments))
+    def _continues_name(self, slot: PendingCall, piece: str) -> bool:
+        """Return whether *piece* is more of a name that came in pieces."""
+        return not slot.id and self._is_part_of_name(slot.name, piece)
+
+    def _is_part_of_name(self, begun: str, piece: str = "") -> bool:
+        """Return whether *begun* is no tool, but with *piece* begins the name of one."""
+        if begun in self._offered:
+            return False
+        return any(name.startswith(begun + piece) for name in self._offered)
 
 
 def _index(value: object) -> int | None:

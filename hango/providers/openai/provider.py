@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import math
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Self
 
 import attrs
@@ -20,7 +20,7 @@ from hango.domain import JsonObject, ProviderEvent, ProviderRequest
 from hango.errors import InvalidInput, ProviderError, ProviderStreamBroken, RegistrationError
 from hango.providers import failures
 from hango.providers.http import HttpRequest, ResponseBody, open_stream
-from hango.providers.openai.answer import ChatAnswer
+from hango.providers.openai.answer import ChatAnswer, read_usage
 from hango.providers.openai.body import EventReader
 from hango.providers.openai.request import build_request
 from hango.providers.sse import SseEvent
@@ -75,10 +75,15 @@ class OpenAIProvider:
     @asynccontextmanager
     async def stream(self, request: ProviderRequest) -> AsyncIterator[AsyncIterator[ProviderEvent]]:
         """Ask for one answer; see `hango.agent.ports.Provider`."""
-        async with open_stream(self._call(request)) as body:
-            yield _Events(
-                self, body, ChatAnswer(self.name, CallIds.after(request)), EventReader(self.name)
-            )
+        offered = frozenset(tool.name for tool in request.tools)
+        answer = ChatAnswer(self.name, CallIds.after(request), offered)
+        async with AsyncExitStack() as stack:
+            try:
+                body = await stack.enter_async_context(open_stream(self._call(request)))
+            except failures.CallRejected as error:
+                yield _replay(tuple(answer.reject(error)))
+            else:
+                yield _Events(self, body, answer, EventReader(self.name))
 
     def _call(self, request: ProviderRequest) -> HttpRequest:
         headers = {
@@ -136,12 +141,15 @@ class _Events:
     _ready: deque[ProviderEvent] = attrs.field(factory=deque)
     _read_all: bool = False
     _ended: bool = False
+    _error: ProviderError | None = None
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> ProviderEvent:
         while not self._ready:
+            if self._error is not None:
+                raise self._error
             if self._ended:
                 raise StopAsyncIteration
             if self._received:
@@ -172,17 +180,27 @@ class _Events:
 
     def _push(self, event: SseEvent) -> None:
         if event.event == "error":
-            raise self._failed(failures.from_body(0, event.data.encode(errors="replace")))
+            self._fail(failures.from_body(0, event.data.encode(errors="replace")), event.data)
+            return
         value = self._parse(event.data)
         if failure := failures.in_band(value):
-            raise self._failed(failure)
+            self._fail(failure, event.data)
+            return
         try:
             self._ready.extend(self._answer.push(value))
         except RecursionError:
             raise self._malformed() from None
 
-    def _failed(self, failure: failures.ErrorReply) -> ProviderError:
-        return failures.to_error(failure, provider=self._provider.name, secret=self._provider.api_key)
+    def _fail(self, failure: failures.ErrorReply, data: str) -> None:
+        """End with *failure*, after the usage that came with it."""
+        with suppress(ProviderError):
+            self._ready.extend(read_usage(self._parse(data)))
+        error = failures.to_error(failure, provider=self._provider.name, secret=self._provider.api_key)
+        if isinstance(error, failures.CallRejected):
+            self._ended = True
+            self._ready.extend(self._answer.reject(error))
+        else:
+            self._error = error
 
     def _malformed(self) -> ProviderError:
         return ProviderStreamBroken(
@@ -213,3 +231,8 @@ class _Events:
                 retryable=True,
             )
         self._ready.extend(self._answer.finish())
+
+
+async def _replay(events: Sequence[ProviderEvent]) -> AsyncIterator[ProviderEvent]:
+    for event in events:
+        yield event

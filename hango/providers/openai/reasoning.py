@@ -14,7 +14,10 @@ from hango.domain import JsonObject
 # Thinking models of DeepSeek and Moonshot send this field, also empty, and refuse a conversation that
 # lacks it (https://api-docs.deepseek.com/guides/thinking_mode).
 ECHOED = "reasoning_content"
-REASONING_FIELDS = frozenset({ECHOED, "reasoning_details", "extra_content"})
+# Ollama, Groq, Cerebras, vLLM.  Groq refuses the other name, so reasoning goes back by the name it had.
+PLAIN = "reasoning"
+TEXT_FIELDS = (ECHOED, PLAIN)
+REASONING_FIELDS = frozenset({*TEXT_FIELDS, "reasoning_details", "extra_content"})
 """All that goes back in an assistant's message, beside role, content and calls."""
 _JOINED = ("text", "summary")
 
@@ -24,36 +27,36 @@ class Reasoning:
     """The reasoning of one answer.
 
     Attributes:
-        _echoed: the pieces of `ECHOED`; None while the server has not sent that field.
+        _fields: the pieces of each of `TEXT_FIELDS` that the server has sent, may be empty.
         _extra_content: Gemini's signatures.
     """
 
-    _echoed: list[str] | None = None
+    _fields: dict[str, list[str]] = attrs.field(factory=dict)
     _extra_content: object = None
     _details: list[dict[str, object]] = attrs.field(factory=list)
 
     def push(self, delta: JsonObject) -> str:
         """Take a delta and return its reasoning as text, may be empty."""
-        if isinstance(echoed := delta.get(ECHOED), str):
-            self._echoed = self._echoed or []
-            self._echoed.append(echoed)
+        texts = {name: text for name in TEXT_FIELDS if isinstance(text := delta.get(name), str)}
+        for name, text in texts.items():
+            self._fields.setdefault(name, []).append(text)
         self._extra_content = delta.get("extra_content") or self._extra_content
-        found = self._take_details(delta.get("reasoning_details"))
+        details = self._take_details(delta.get("reasoning_details"))
         # Gateways send one text in two fields, and again in the details: the first counts
-        for field in (ECHOED, "reasoning"):
-            if isinstance(text := delta.get(field), str) and text:
-                return text
-        return found
+        return next(filter(None, texts.values()), details)
 
     def to_send_back(self) -> JsonObject:
         """Return the fields to add to the assistant's message in later requests; may be empty."""
         found: dict[str, object] = {}
-        if self._echoed is not None:
-            found[ECHOED] = "".join(self._echoed)
         if self._details:
             found["reasoning_details"] = self._details
         if self._extra_content:
             found["extra_content"] = self._extra_content
+        sent = {name: "".join(pieces) for name, pieces in self._fields.items()}
+        if ECHOED in sent:
+            found[ECHOED] = sent[ECHOED]
+        elif not self._details and sent.get(PLAIN):
+            found[PLAIN] = sent[PLAIN]
         return found
 
     def _take_details(self, details: object) -> str:

@@ -6,7 +6,7 @@ fields go back, and only to that provider.  The fewest fields are used, since mo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from hango.codec import dump_json
 from hango.domain import (
@@ -19,7 +19,7 @@ from hango.domain import (
     ToolUseBlock,
     joined_text,
 )
-from hango.domain.names import api_name
+from hango.domain.names import api_name, is_api_name
 from hango.domain.tools import NO_OUTPUT
 from hango.providers.openai.calls import RETURNED
 from hango.providers.openai.reasoning import REASONING_FIELDS
@@ -49,7 +49,7 @@ def build_request(request: ProviderRequest, *, provider: str, max_tokens_field: 
         body["tools"] = [_tool(tool) for tool in request.tools]
     if request.max_tokens is not None:
         body[max_tokens_field] = request.max_tokens
-    return dump_json(body).encode()
+    return dump_json(body, bounded=False).encode()
 
 
 def _tool(tool: ToolDefinition) -> JsonObject:
@@ -58,11 +58,13 @@ def _tool(tool: ToolDefinition) -> JsonObject:
 
 
 def _messages(request: ProviderRequest, provider: str) -> list[JsonObject]:
+    ids = _wire_ids(request.messages, provider)
     messages: list[dict[str, object]] = []
     if request.system:
         messages.append({"role": "system", "content": request.system})
     for message in request.messages:
-        found = _assistant(message, provider) if message.role == "assistant" else _user(message)
+        by_us = message.role == "assistant"
+        found = _assistant(message, provider, ids) if by_us else _user(message, ids)
         for new in found:
             _append(messages, new)
     return list(messages)
@@ -80,11 +82,15 @@ def _append(messages: list[dict[str, object]], new: dict[str, object]) -> None:
         messages.append(new)
 
 
-def _user(message: PromptMessage) -> Iterator[dict[str, object]]:
+def _user(message: PromptMessage, ids: Mapping[str, str]) -> Iterator[dict[str, object]]:
     """Yield a user's message: first the results, a message each, since they must follow their calls."""
     for block in message.content:
         if isinstance(block, ToolResultBlock):
-            yield {"role": "tool", "tool_call_id": block.tool_use_id, "content": _result(block)}
+            yield {
+                "role": "tool",
+                "tool_call_id": _id(block.tool_use_id, ids),
+                "content": _result(block),
+            }
     if text := _text(message):
         yield {"role": "user", "content": text}
 
@@ -94,12 +100,14 @@ def _result(block: ToolResultBlock) -> str:
     return ERROR_PREFIX + said if block.is_error else said
 
 
-def _assistant(message: PromptMessage, provider: str) -> Iterator[dict[str, object]]:
+def _assistant(
+    message: PromptMessage, provider: str, ids: Mapping[str, str]
+) -> Iterator[dict[str, object]]:
     """Yield the model's own message; none if nothing in it is for this provider."""
     kept = _kept(message, provider)
     extras = _object(kept, "calls")
     calls = [
-        _call(block, _only(extras, block.id, RETURNED))
+        _call(block, _id(block.id, ids), _only(extras, block.id, RETURNED))
         for block in message.content
         if isinstance(block, ToolUseBlock)
     ]
@@ -113,16 +121,40 @@ def _assistant(message: PromptMessage, provider: str) -> Iterator[dict[str, obje
     yield found
 
 
-def _call(block: ToolUseBlock, extra: JsonObject) -> JsonObject:
+def _call(block: ToolUseBlock, call_id: str, extra: JsonObject) -> JsonObject:
     """Return a call; arguments that were not a JSON object are sent as an empty one."""
     function = {"name": api_name(block.name), "arguments": dump_json(block.input)}
-    return {**extra, "id": block.id, "type": "function", "function": function}
+    return {**extra, "id": call_id, "type": "function", "function": function}
+
+
+def _wire_ids(messages: Sequence[PromptMessage], provider: str) -> Mapping[str, str]:
+    """Return the ids that *provider* gave to calls and hango could not use, by the ids hango gave.
+
+    Each is the id of one call of its message.
+    """
+    found: dict[str, str] = {}
+    for message in messages:
+        used: set[str] = set()
+        for call_id, extra in _object(_kept(message, provider), "calls").items():
+            wire = _object({"": extra}, "").get("id")
+            if isinstance(wire, str) and not is_api_name(wire) and wire not in used:
+                found[call_id] = wire
+                used.add(wire)
+    return found
+
+
+def _id(call_id: str, ids: Mapping[str, str]) -> str:
+    return ids.get(call_id, call_id)
 
 
 def _kept(message: PromptMessage, provider: str) -> JsonObject:
-    """Return what `answer` kept for this message, may be empty; the last such block counts."""
+    """Return what `answer` kept for this message, may be empty.
+
+    A message may be several in one: each call keeps its own fields, the last reasoning counts.
+    """
     mine = [b.raw for b in message.content if isinstance(b, OpaqueBlock) and b.provider == provider]
-    return mine[-1] if mine else {}
+    calls = {key: value for raw in mine for key, value in _object(raw, "calls").items()}
+    return {**mine[-1], "calls": calls} if mine else {}
 
 
 def _object(parent: JsonObject, key: str) -> JsonObject:

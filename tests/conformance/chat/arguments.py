@@ -6,22 +6,36 @@ Its one rule: data only.  A row says where it was seen; a new dialect is a new r
 from __future__ import annotations
 
 from conformance.chat.rows import (
+    ASK,
     ASKS,
     BERLIN_TEXT,
+    ONE,
     TOKYO,
     TOKYO_TEXT,
     TWO,
     Whole,
     calls,
+    event_error,
     head,
     kept,
     nested,
     use,
 )
 
-from hango.domain import ToolUseBlock
+from hango.domain import TextBlock, ToolUseBlock, Usage
 
 from support.llm_server import delta, finish, sse
+
+GENERATION = '<function=get_time{"timezone": "Asia/Tokyo"</function>'
+REJECTED = {
+    "error": {
+        "message": "Failed to call a function.",
+        "type": "invalid_request_error",
+        "code": "tool_use_failed",
+        "failed_generation": GENERATION,
+    }
+}
+REJECTED_TEXT = f"tool_use_failed: {GENERATION}"
 
 ARGUMENTS = (
     Whole(
@@ -77,7 +91,7 @@ ARGUMENTS = (
         ASKS,
     ),
     Whole(
-        "A05: no arguments, in every way to say so",
+        "A05, P4: no arguments, in every way to say so; Cohere writes null",
         sse(
             calls(head("one", None, index=0, id="a")),
             calls(head("two", "", index=1, id="b")),
@@ -85,12 +99,13 @@ ARGUMENTS = (
             calls(head("four", {}, index=3, id="d")),
             calls(head("five", "{}", index=4, id="e")),
             calls(head("six", " ", index=5, id="f")),
+            calls(head("seven", "nu", index=6, id="g"), head(None, "ll ", index=6)),
             finish("tool_calls"),
         ),
         tuple(
             use(name, {}, call_id)
             for name, call_id in zip(
-                ("one", "two", "three", "four", "five", "six"), "abcdef", strict=True
+                ("one", "two", "three", "four", "five", "six", "seven"), "abcdefg", strict=True
             )
         ),
         ASKS,
@@ -124,6 +139,29 @@ ARGUMENTS = (
             ToolUseBlock("a", "get_time", raw_input='{"timezone": '),
             ToolUseBlock("b", "get_time", raw_input='["Asia/Tokyo"]'),
         ),
+        ASKS,
+    ),
+    Whole(
+        "P3: Groq could not parse the call; the model is answered and may correct it",
+        sse(
+            delta(content="Hi"),
+            {**REJECTED, "x_groq": {"usage": {"prompt_tokens": 7, "completion_tokens": 3}}},
+            done=False,
+        ),
+        (TextBlock("Hi"), ToolUseBlock("call_3_0", "get_time", raw_input=REJECTED_TEXT)),
+        ASKS,
+        Usage(7, 3),
+    ),
+    Whole(
+        "P3: the same as an event of its own, after a whole call",
+        sse(ASK, done=False) + event_error(REJECTED),
+        (*ONE, ToolUseBlock("call_3_1", "get_time", raw_input=REJECTED_TEXT)),
+        ASKS,
+    ),
+    Whole(
+        "P3: nothing that the model wrote is shown",
+        event_error({"error": {"code": "tool_use_failed", "status_code": 400}}),
+        (ToolUseBlock("call_3_0", "", raw_input="tool_use_failed: "),),
         ASKS,
     ),
     Whole(

@@ -5,9 +5,9 @@ Its one rule: data only.  A row says where it was seen; a new dialect is a new r
 
 from __future__ import annotations
 
-from conformance.chat.rows import ASK, TOKYO_TEXT, Failed, calls, head, labelled, usage
+from conformance.chat.rows import ASK, TOKYO_TEXT, Failed, calls, event_error, head, labelled, usage
 
-from hango.domain import TextBlock, ToolUseBlock
+from hango.domain import TextBlock, ToolUseBlock, Usage
 
 from support.llm_server import delta, finish, sse
 
@@ -79,14 +79,23 @@ FAILED = (
         "400",
         False,
         _HI_BLOCK,
+        Usage(1, 1),
     ),
     Failed(
-        "Groq: event error, then the end",
-        _HI + 'event: error\ndata: {"error": {"code": "tool_use_failed", "status_code": 400}}\n\n',
+        "Groq: event error, then the end; its usage counts",
+        _HI + event_error({"error": {"code": "bad", "status_code": 400}, **usage(4, 2)}),
         "ProviderError",
-        "tool_use_failed",
+        "bad",
         False,
         _HI_BLOCK,
+        Usage(4, 2),
+    ),
+    Failed(
+        "P3: llama.cpp: a field error",
+        'error: {"code":400,"message":"the request exceeds the available context size, try'
+        ' increasing it","type":"exceed_context_size_error"}\n\n',
+        "ContextExceeded",
+        "exceed_context_size_error",
     ),
     Failed(
         "an error event that is not JSON",

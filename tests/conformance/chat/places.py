@@ -23,6 +23,11 @@ from hango.domain import TextBlock
 
 from support.llm_server import delta, finish, sse
 
+
+def _pieces(arguments: str) -> tuple[str, str]:
+    return arguments[:9], arguments[9:]
+
+
 PLACES = (
     Whole(
         "Gemini: no index, one call a chunk, signatures to send back, finish stop",
@@ -68,6 +73,32 @@ PLACES = (
             finish("tool_calls"),
         ),
         TWO,
+        ASKS,
+    ),
+    Whole(
+        "P9: every index 0, ids differ, fragments of both in turns",
+        sse(
+            *(
+                calls(head(name, piece, index=0, id=call_id))
+                for pieces in zip(_pieces(TOKYO_TEXT), _pieces(BERLIN_TEXT), strict=True)
+                for call_id, piece in zip("ab", pieces, strict=True)
+                for name in ["get_time" if piece[0] == "{" else None]
+            ),
+            finish("tool_calls"),
+        ),
+        TWO,
+        ASKS,
+    ),
+    Whole(
+        "P9: the name in pieces",
+        sse(
+            calls(head("get", "", index=0, id="a"), head("get_t", index=1, id="b")),
+            calls(head("_", "", index=0), head("ime", BERLIN_TEXT, index=1, id="b")),
+            calls(head("time", TOKYO_TEXT, index=0, id="")),
+            calls(head("get_ti", index=2, id="c")),
+            finish("tool_calls"),
+        ),
+        (*TWO, use("get_ti", {}, "c")),
         ASKS,
     ),
     Whole(
@@ -123,13 +154,17 @@ PLACES = (
         ASKS,
     ),
     Whole(
-        "ids that no API takes back",
+        "P1: Kimi's ids, which other APIs do not take, and one too long to be believed",
         sse(
             calls(head("get_time", TOKYO_TEXT, index=0, id="functions.get_time:0")),
             calls(head("get_time", BERLIN_TEXT, index=1, id="x" * 300)),
             finish("tool_calls"),
         ),
-        (use("get_time", TOKYO, "functions_get_time_0"), use("get_time", BERLIN, "x" * 58)),
+        (
+            use("get_time", TOKYO, "functions_get_time_0"),
+            use("get_time", BERLIN, "x" * 58),
+            kept(calls={"functions_get_time_0": {"id": "functions.get_time:0"}}),
+        ),
         ASKS,
     ),
     Whole(

@@ -5,6 +5,7 @@ Its one rule: only what several tables need.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 import attrs
@@ -51,7 +52,7 @@ class Failed:
 
     Attributes:
         error: name of the class.
-        content: what had arrived, as partial.
+        content, usage: what had arrived, as partial.
     """
 
     seen: str
@@ -60,6 +61,7 @@ class Failed:
     code: str
     retryable: bool = False
     content: tuple[Block, ...] = ()
+    usage: Usage = attrs.field(factory=Usage)
 
 
 def head(name: str | None = None, arguments: object = None, **fields: object) -> dict[str, object]:
@@ -86,6 +88,11 @@ def usage(sent: int, made: int, **more: object) -> dict[str, object]:
 def kept(**raw: object) -> OpaqueBlock:
     """Write what is to be sent back."""
     return OpaqueBlock("openai", raw)
+
+
+def event_error(value: Mapping[str, object]) -> str:
+    """Write an event that is an error."""
+    return f"event: error\ndata: {json.dumps(value)}\n\n"
 
 
 def nested(depth: int) -> object:

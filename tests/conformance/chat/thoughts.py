@@ -42,6 +42,11 @@ THOUGHT = (
         (ThinkingBlock("Hmm"), TextBlock("Hi"), kept(message={"reasoning_content": "m"})),
     ),
     Whole(
+        "P5: Ollama, Groq, Cerebras: reasoning alone, which goes back by that name",
+        sse(delta(reasoning="Let me"), delta(reasoning=" see.", content="Hi"), finish("stop")),
+        (ThinkingBlock("Let me see."), TextBlock("Hi"), kept(message={"reasoning": "Let me see."})),
+    ),
+    Whole(
         "OpenRouter: reasoning_details in fragments, beside the same text; wanted back as whole blocks",
         sse(
             delta(
