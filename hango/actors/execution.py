@@ -101,9 +101,8 @@ class ExecutionBuilder:
         except _Refused as refused:
             return failure(run, refused.error)
         transcript = await claim.open_transcript(session, known)
-        scope = Scope(run.tenant_id, creator.id, creator.role)
         deadline = _own(agent.limits.run_deadline, self.settings.run_deadline)
-        return PreparedRun(self._loop(claim, agent, scope, transcript), transcript, deadline)
+        return PreparedRun(self._loop(claim, agent, creator.scope, transcript), transcript, deadline)
 
     def _runnable(self, agent: AgentDefinition | None) -> AgentDefinition:
         if agent is None:

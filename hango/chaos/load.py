@@ -52,7 +52,7 @@ class Load:
         owner = await accounts.create_user(tenant.id, "owner@chaos.test", Role.OWNER, actor=None)
         new = NewAgent("chaos", "Chaos", PROVIDER, "scripted")
         agent = await Agents(pool).create(tenant.id, new, actor=None)
-        scope = Scope(tenant.id, owner.id, owner.role)
+        scope = owner.scope
         clients = [
             (await Sessions(pool).create(scope, agent.id), Client.of(seed, f"s{number}"))
             for number in range(1, SESSIONS + 1)

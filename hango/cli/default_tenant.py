@@ -31,7 +31,7 @@ class Home:
     @property
     def scope(self) -> Scope:
         """The owner's."""
-        return Scope(self.tenant.id, self.owner.id, self.owner.role)
+        return self.owner.scope
 
 
 async def open_home(stores: Stores) -> Home:
@@ -76,8 +76,11 @@ async def open_agent(stores: Stores, home: Home, settings: Settings) -> AgentDef
             found = await stores.agents.by_slug(home.tenant.id, slug)
     if wanted is None or found.model == wanted:
         return found
-    changed = attrs.evolve(NewAgent.of(found), model=wanted)
-    return await stores.agents.update(home.tenant.id, found.id, changed, actor=home.owner.id)
+
+    def change(now: AgentDefinition) -> NewAgent:
+        return attrs.evolve(NewAgent.of(now), model=wanted)
+
+    return await stores.agents.update(home.tenant.id, found.id, change, actor=home.owner.id)
 
 
 def _checked_model(name: str) -> str:

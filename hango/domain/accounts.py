@@ -52,6 +52,11 @@ class User:
     status: UserStatus
     created_at: datetime
 
+    @property
+    def scope(self) -> Scope:
+        """What the user may see."""
+        return Scope(self.tenant_id, self.id, self.role)
+
 
 @attrs.frozen
 class ApiKey:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from uuid import UUID
 
 import asyncpg
 import attrs
 
 from hango.codec import clean_text
-from hango.db.pool import Pool
-from hango.db.queries import QUERIES, Query, Row
+from hango.db.connections import Connection
+from hango.db.pool import Pool, execute
+from hango.db.queries import QUERIES, Query
 from hango.domain import AgentDefinition, Gate, Limits, new_id
 from hango.errors import AlreadyExists, NotFound
 from hango.store import rows
 from hango.store.pages import MAX_PAGE_BYTES, Page
 
 INSERT_AGENT = QUERIES["insert_agent"]
+LOCK_AGENT = QUERIES["lock_agent"]
 UPDATE_AGENT = QUERIES["update_agent"]
 GET_AGENT = QUERIES["get_agent"]
 GET_AGENT_BY_SLUG = QUERIES["get_agent_by_slug"]
@@ -55,45 +57,43 @@ class Agents:
         Raises:
             AlreadyExists: the tenant has an agent of that slug.
         """
-        created = await self._store(INSERT_AGENT, tenant_id, new_id(), agent, actor)
-        return rows.agent(created[0])
+
+        async def insert(connection: Connection) -> AgentDefinition:
+            return await _store(connection, INSERT_AGENT, tenant_id, new_id(), agent, actor)
+
+        return await self._pool.unit(insert)
 
     async def update(
-        self, tenant_id: UUID, agent_id: UUID, agent: NewAgent, *, actor: UUID | None
+        self,
+        tenant_id: UUID,
+        agent_id: UUID,
+        change: Callable[[AgentDefinition], NewAgent],
+        *,
+        actor: UUID | None,
     ) -> AgentDefinition:
-        """Replace an agent's definition; runs read it at their next claim.
+        """Change an agent; runs read it at their next claim.
+
+        Args:
+            tenant_id: of the agent.
+            agent_id: the agent.
+            change: called under the agent's lock, so that changes made at once do not undo each other;
+                returns it as it is to be.
+            actor: who does it.
 
         Raises:
             NotFound: the tenant has no such agent.
             AlreadyExists: the tenant has another agent of that slug.
         """
-        changed = await self._store(UPDATE_AGENT, tenant_id, agent_id, agent, actor)
-        if not changed:
-            raise NotFound("there is no such agent")
-        return rows.agent(changed[0])
 
-    async def _store(
-        self, query: Query, tenant_id: UUID, agent_id: UUID, agent: NewAgent, actor: UUID | None
-    ) -> Sequence[Row]:
-        try:
-            return await self._pool.write(
-                query,
-                agent_id=agent_id,
-                tenant_id=tenant_id,
-                slug=agent.slug,
-                name=clean_text(agent.name),
-                provider=clean_text(agent.provider),
-                model=clean_text(agent.model),
-                system_prompt=clean_text(agent.system_prompt),
-                tools=[clean_text(tool) for tool in agent.tools],
-                guardrails=[clean_text(guardrail) for guardrail in agent.guardrails],
-                completion=rows.dump_gate(agent.completion),
-                limits=rows.dump_limits(agent.limits),
-                actor_id=actor,
-                audit_id=new_id(),
-            )
-        except asyncpg.UniqueViolationError:
-            raise AlreadyExists(f"there is an agent {agent.slug!r} already") from None
+        async def update(connection: Connection) -> AgentDefinition:
+            async with connection.transaction():
+                locked = await execute(connection, LOCK_AGENT, tenant_id=tenant_id, agent_id=agent_id)
+                if not locked:
+                    raise NotFound("there is no such agent")
+                agent = change(rows.agent(locked[0]))
+                return await _store(connection, UPDATE_AGENT, tenant_id, agent_id, agent, actor)
+
+        return await self._pool.unit(update)
 
     async def get(self, tenant_id: UUID, agent_id: UUID) -> AgentDefinition:
         """Return one agent.
@@ -125,3 +125,34 @@ class Agents:
             LIST_AGENTS, tenant_id=tenant_id, before=before, limit=limit, max_bytes=MAX_PAGE_BYTES
         )
         return await Page.read(found, rows.agent)
+
+
+async def _store(  # what two statements take
+    connection: Connection,
+    query: Query,
+    tenant_id: UUID,
+    agent_id: UUID,
+    agent: NewAgent,
+    actor: UUID | None,
+) -> AgentDefinition:
+    try:
+        stored = await execute(
+            connection,
+            query,
+            agent_id=agent_id,
+            tenant_id=tenant_id,
+            slug=agent.slug,
+            name=clean_text(agent.name),
+            provider=clean_text(agent.provider),
+            model=clean_text(agent.model),
+            system_prompt=clean_text(agent.system_prompt),
+            tools=[clean_text(tool) for tool in agent.tools],
+            guardrails=[clean_text(guardrail) for guardrail in agent.guardrails],
+            completion=rows.dump_gate(agent.completion),
+            limits=rows.dump_limits(agent.limits),
+            actor_id=actor,
+            audit_id=new_id(),
+        )
+    except asyncpg.UniqueViolationError:
+        raise AlreadyExists(f"there is an agent {agent.slug!r} already") from None
+    return rows.agent(stored[0])

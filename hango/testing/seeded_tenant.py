@@ -147,7 +147,7 @@ class SeededTenant:
 
 def scope_of(user: User) -> Scope:
     """Act as *user*."""
-    return Scope(user.tenant_id, user.id, user.role)
+    return user.scope
 
 
 World = SeededTenant  # its name before 0.2

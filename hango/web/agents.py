@@ -9,6 +9,7 @@ from __future__ import annotations
 import attrs
 from quart import Response, request
 
+from hango.domain import AgentDefinition
 from hango.store.agents import Agents, NewAgent
 from hango.web.auth import administrator, scope
 from hango.web.models.requests import AgentChangeBody, NewAgentBody, Registered
@@ -79,8 +80,12 @@ class AgentRoutes:
         """
         user = administrator()
         stored = await self.agents.get(user.tenant_id, read_id(agent_id))
-        wanted = _changed(NewAgent.of(stored), await read_body(AgentChangeBody, self.registered))
-        agent = await self.agents.update(user.tenant_id, stored.id, wanted, actor=user.id)
+        body = await read_body(AgentChangeBody, self.registered)
+
+        def change(now: AgentDefinition) -> NewAgent:
+            return _changed(NewAgent.of(now), body)
+
+        agent = await self.agents.update(user.tenant_id, stored.id, change, actor=user.id)
         return json_response(AgentJson.of(agent))
 
 

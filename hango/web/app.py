@@ -114,7 +114,7 @@ class HealthRoutes:
     ping_timeout: float
     draining: trio.Event
 
-    @route("GET", "/healthz", "server", Reply(200, "It is.", StatusJson), key=False)
+    @route("GET", "/healthz", "server", Reply(200, "The process is alive.", StatusJson), key=False)
     async def healthz(self) -> Response:
         """Check that the process is alive."""
         return json_response(StatusJson())
@@ -123,7 +123,7 @@ class HealthRoutes:
         "GET",
         "/readyz",
         "server",
-        Reply(200, "It is.", StatusJson),
+        Reply(200, "The server is ready.", StatusJson),
         problems=[DRAINING, UNAVAILABLE],
         key=False,
     )

@@ -34,8 +34,7 @@ def caller() -> User:
 
 def scope() -> Scope:
     """Return what the caller may see."""
-    user = caller()
-    return Scope(tenant_id=user.tenant_id, user_id=user.id, role=user.role)
+    return caller().scope
 
 
 def administrator() -> User:

@@ -13,7 +13,12 @@ with created as (
 )
 select * from created;
 
+-- name: lock_agent
+-- Changes made at once queue here, so that each sees what the others did.
+select * from agents where id = $agent_id and tenant_id = $tenant_id for no key update;
+
 -- name: update_agent
+-- Under lock_agent.
 with changed as (
     update agents
        set slug = $slug, name = $name, provider = $provider, model = $model,

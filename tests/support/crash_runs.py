@@ -261,7 +261,9 @@ class CrashHarness:
         if scenario.gated:
             agent = await Agents(self.world.pool).by_slug(self.world.tenant.id, "helper")
             gated = NewAgent("helper", "Helper", "scripted", "model-1", completion=GATE)
-            await Agents(self.world.pool).update(self.world.tenant.id, agent.id, gated, actor=None)
+            await Agents(self.world.pool).update(
+                self.world.tenant.id, agent.id, lambda _: gated, actor=None
+            )
         scenes = [await self._scene(scenario) for _ in range(count)]
         if scenario.left is not None:
             await self._die_in(scenes)

@@ -31,7 +31,7 @@ class Fetch(Protocol):
 
 @asynccontextmanager
 async def row_held(
-    pool: Pool, table: Literal["sessions", "runs", "users"], row_id: UUID
+    pool: Pool, table: Literal["sessions", "runs", "users", "agents"], row_id: UUID
 ) -> AsyncIterator[Fetch]:
     """Hold a row's lock, idle in a transaction of its own, until the context is left.
 

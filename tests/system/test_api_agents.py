@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+import trio
 
 from hango.domain import Role, new_id
 from hango.store.agents import Agents, NewAgent
 
 from support.api import Api, is_problem
+from support.locks import row_held, until_waiting
 
 COACH = {"slug": "coach", "provider": "fake", "model": "model-1"}
 GATE = {"verify": "all_todos_done", "max_attempts": 3}
@@ -72,6 +74,22 @@ async def test_a_change_changes_only_what_it_names(api: Api) -> None:
     assert named.status_code == 200
     assert named.json() == agent | {"name": "Trainer", "tools": []}
     assert limited.json()["limits"] == agent["limits"] | {"max_iterations": None, "max_tokens": 7}
+
+
+async def test_changes_at_once_do_not_undo_each_other(api: Api) -> None:
+    """A name given and a prompt given at the same time are both there."""
+    agent = api.acme.agent
+    bodies = [{"name": "Trainer"}, {"system_prompt": "Be brief."}]
+
+    async def change(body: dict[str, str]) -> None:
+        async with api.as_role(Role.OWNER) as owner:
+            assert (await owner.patch(f"/v1/agents/{agent.id}", json=body)).is_success
+
+    async with trio.open_nursery() as nursery, row_held(api.pool, "agents", agent.id):
+        for body in bodies:
+            nursery.start_soon(change, body)
+        await until_waiting(api.pool, 2)
+    assert await api.count("agents", "name = 'Trainer' and system_prompt = 'Be brief.'") == 1
 
 
 async def test_what_is_stored_is_not_checked_again(api: Api) -> None:
