@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 BIN := .venv/bin
-EXTRAS := dev,embedded,otel
+EXTRAS := dev,embedded
 
 # Which Python .venv is made with: the first of these that runs (a pyenv shim may exist and not run).
 # The oldest comes first: what works on it works on all.  Override: make PYTHON=/path/to/python3.13

@@ -1,6 +1,6 @@
-"""What `hango run` and `hango dev` work with when nothing is named: a tenant, its owner, an agent.
+"""The defaults of `hango run` and `hango dev`: a tenant, its owner, and an agent.
 
-One rule: get or create, so that they are the same every time, also when two commands start at once.
+They are created if missing, so they are the same every time, also if two commands start at once.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from hango.store.agents import NewAgent
 TENANT = "default"
 OWNER = "owner@localhost"
 
-# What a model is called when nothing says so; the demo needs no name, but an agent does.
+# The model if OPENAI_MODEL is not set; the demo ignores it, but an agent needs one.
 _MODELS = {"openai": "gpt-4.1-mini"}
 
 
 @attrs.frozen
-class Home:
-    """The tenant of this machine, and on whose behalf its commands act."""
+class DefaultTenant:
+    """The tenant of this machine, and the owner its commands act for."""
 
     tenant: Tenant
     owner: User
 
     @property
     def scope(self) -> Scope:
-        """The owner's."""
+        """The scope of the owner."""
         return self.owner.scope
 
 
-async def open_home(stores: Stores) -> Home:
-    """Find the tenant and its owner, or create them."""
+async def open_default_tenant(stores: Stores) -> DefaultTenant:
+    """Return the tenant and its owner, created if missing."""
     try:
         tenant = await stores.accounts.tenant(TENANT)
     except NotFound:
@@ -43,7 +43,7 @@ async def open_home(stores: Stores) -> Home:
             tenant = await stores.accounts.create_tenant(TENANT, "Default")
         except AlreadyExists:
             tenant = await stores.accounts.tenant(TENANT)
-    return Home(tenant, await _owner(stores, tenant))
+    return DefaultTenant(tenant, await _owner(stores, tenant))
 
 
 async def _owner(stores: Stores, tenant: Tenant) -> User:
@@ -56,10 +56,10 @@ async def _owner(stores: Stores, tenant: Tenant) -> User:
             return await stores.accounts.user(tenant.id, OWNER)
 
 
-async def open_agent(stores: Stores, home: Home, settings: Settings) -> AgentDefinition:
-    """Find the agent of the chosen provider, or create it; its slug is made of the provider's name.
+async def open_agent(stores: Stores, home: DefaultTenant, settings: Settings) -> AgentDefinition:
+    """Return the agent of the chosen provider, created if missing; its slug is the provider's name.
 
-    It follows OPENAI_MODEL: the model it had before is replaced when another one is set.
+    If OPENAI_MODEL is set to another model than the agent has, the agent is changed.
     """
     provider = settings.chosen_provider
     wanted = settings.openai_model if provider == "openai" else None

@@ -1,12 +1,11 @@
-"""`hango run`: one durable run, executed here by what also executes a server's.
+"""`hango run`: one durable run, executed in this process by the same workers as in a server.
 
-The answer, or the object of ``--json``, is all that goes to standard output; progress, ids and reasons
-go to standard error.
+Standard output has only the answer, or the object of ``--json``; progress, ids and errors go to
+standard error.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from functools import partial
 from uuid import UUID
@@ -16,9 +15,9 @@ import click
 import trio
 
 from hango import app, watchdog
-from hango.cli.common_options import as_json, start
-from hango.cli.default_tenant import Home, open_agent, open_home
-from hango.cli.progress import open_progress, printable
+from hango.cli.common_options import as_json, print_json, start
+from hango.cli.default_tenant import DefaultTenant, open_agent, open_default_tenant
+from hango.cli.progress import open_progress
 from hango.codec import clean_text
 from hango.config import LogLevel, Settings
 from hango.domain import Run, RunState, Session, TextBlock, joined_text
@@ -26,17 +25,18 @@ from hango.errors import StoreUnavailable
 from hango.plugins import Plugins
 from hango.signals import watch_signals
 from hango.store import Stores
+from hango.text import printable
 from hango.web.models.responses import RunJson
 
 EXIT_CODES = {RunState.SUCCEEDED: 0, RunState.FAILED: 1, RunState.CANCELLED: 3}
-_TITLE = 80  # characters of the prompt that name its session
-_LOOK_EVERY = 0.1  # seconds; a statement on one row by its key
-_PATIENCE = 60.0  # seconds without a database; an executor, too, has given up by then
+_MAX_TITLE = 80  # characters of the prompt that become the title of its session
+_POLL_INTERVAL = 0.1  # seconds; reads one row by its key
+_DATABASE_TIMEOUT = 60.0  # seconds without a database; workers have given up by then
 
 
 @attrs.frozen
-class Order:
-    """What is to be run; without session a new one is opened, without agent the default's."""
+class Request:
+    """What to run; None means a new session, and the default agent."""
 
     prompt: str
     session_id: UUID | None
@@ -45,7 +45,7 @@ class Order:
 
 @attrs.frozen
 class Ended:
-    """A run that has ended; *text* is what its last message says, empty if it has none."""
+    """A run that has ended, and the text of its last message; empty if there is none."""
 
     run: Run
     text: str
@@ -60,30 +60,30 @@ def _prompt(_context: click.Context, _argument: click.Parameter, value: str) -> 
 
 @click.command()
 @click.argument("prompt", callback=_prompt)
-@click.option("--session", "session_id", type=click.UUID, help="Go on with this session.")
+@click.option("--session", "session_id", type=click.UUID, help="Continue this session.")
 @click.option("--agent", metavar="SLUG", help="An agent of the tenant `default`.")
 @as_json
 def run(prompt: str, session_id: UUID | None, agent: str | None, *, as_json: bool) -> None:
     """Run PROMPT ("-": standard input) and print the answer.
 
-    Without --agent, the agent is one of HANGO_DEFAULT_PROVIDER, else of openai if OPENAI_API_KEY or
-    OPENAI_BASE_URL is set (its model is OPENAI_MODEL), else of the demo.  Without
-    HANGO_DATABASE_URL, the database is hango's own, in HANGO_DATA_DIR.
+    Without --agent, the agent is created for HANGO_DEFAULT_PROVIDER; if that is not set, for openai if
+    OPENAI_API_KEY or OPENAI_BASE_URL is set (with the model OPENAI_MODEL), else for the demo.  Without
+    HANGO_DATABASE_URL, an embedded Postgres in HANGO_DATA_DIR is used.
 
     Progress and the ids of run, session and trace go to standard error.  --json prints the run as
-    the API does, and its "text".
+    the API does, with its answer as "text".
 
-    Ctrl-C cancels the run and waits for its end; a second one ends at once, and the run is
-    cancelled by whoever next serves the database.
+    Ctrl-C cancels the run and waits for its end; a second one ends this process at once, and the
+    next process that uses the database cancels the run.
 
     Exit codes: 0 succeeded, 1 failed, 2 wrong usage or settings, 3 cancelled.
     """
     if session_id and agent:
-        raise click.UsageError("a session has its agent already: give --session or --agent")
+        raise click.UsageError("a session already has an agent: use --session or --agent, not both")
     settings = start(LogLevel.WARNING)
     plugins = app.load_plugins(settings)
     with app.open_database(settings) as dsn:
-        ended = trio.run(_execute, settings, plugins, dsn, Order(prompt, session_id, agent))
+        ended = trio.run(_execute, settings, plugins, dsn, Request(prompt, session_id, agent))
         _print(ended, as_json=as_json)
     sys.exit(EXIT_CODES[ended.run.state])
 
@@ -95,19 +95,19 @@ def _print(ended: Ended, *, as_json: bool) -> None:
         click.echo("hango: cancelled", err=True)
     if as_json:
         found = {**RunJson.of(ended.run).to_json(), "text": ended.text}
-        click.echo(json.dumps(found, ensure_ascii=False))
+        print_json(found)
     elif ended.run.state is RunState.SUCCEEDED:
         click.echo(printable(ended.text) if sys.stdout.isatty() else ended.text)
 
 
-async def _execute(settings: Settings, plugins: Plugins, dsn: str, order: Order) -> Ended:
+async def _execute(settings: Settings, plugins: Plugins, dsn: str, request: Request) -> Ended:
     async with app.open_stores(settings, dsn) as stores, trio.open_nursery() as nursery:
         asked_to_end = trio.Event()
         await nursery.start(watch_signals, asked_to_end)
         nursery.start_soon(watchdog.watch, settings.longest_stall, name="watchdog")
-        home = await open_home(stores)
-        session = await _session(stores, home, settings, order)
-        prompt = (TextBlock(order.prompt),)
+        home = await open_default_tenant(stores)
+        session = await _session(stores, home, settings, request)
+        prompt = (TextBlock(request.prompt),)
         created = await stores.runs.create(
             home.scope, session.id, prompt, max_live=settings.max_queued_runs
         )
@@ -120,18 +120,24 @@ async def _execute(settings: Settings, plugins: Plugins, dsn: str, order: Order)
     return Ended(ended, text)
 
 
-async def _session(stores: Stores, home: Home, settings: Settings, order: Order) -> Session:
-    if order.session_id:
-        return await stores.sessions.get(home.scope, order.session_id)
-    if order.agent:
-        agent = await stores.agents.by_slug(home.tenant.id, order.agent)
+async def _session(
+    stores: Stores, home: DefaultTenant, settings: Settings, request: Request
+) -> Session:
+    if request.session_id:
+        return await stores.sessions.get(home.scope, request.session_id)
+    if request.agent:
+        agent = await stores.agents.by_slug(home.tenant.id, request.agent)
     else:
         agent = await open_agent(stores, home, settings)
-    return await stores.sessions.create(home.scope, agent.id, " ".join(order.prompt.split())[:_TITLE])
+    return await stores.sessions.create(
+        home.scope, agent.id, " ".join(request.prompt.split())[:_MAX_TITLE]
+    )
 
 
-async def _work_on(settings: Settings, plugins: Plugins, stores: Stores, home: Home, run: Run) -> Run:
-    """Execute the session's runs, as a server would, until *run* has ended; by whomever."""
+async def _work_on(
+    settings: Settings, plugins: Plugins, stores: Stores, home: DefaultTenant, run: Run
+) -> Run:
+    """Execute the session's runs, as a server would, until *run* has ended, here or elsewhere."""
     async with open_progress() as progress, trio.open_nursery() as nursery:
         drain = trio.Event()
         pool, only = stores.pool, run.session_id
@@ -142,34 +148,34 @@ async def _work_on(settings: Settings, plugins: Plugins, stores: Stores, home: H
     return ended
 
 
-async def _ended(stores: Stores, home: Home, run: Run) -> Run:
-    give_up = trio.current_time() + _PATIENCE
+async def _ended(stores: Stores, home: DefaultTenant, run: Run) -> Run:
+    give_up = trio.current_time() + _DATABASE_TIMEOUT
     while not run.state.terminal:
-        await trio.sleep(_LOOK_EVERY)
+        await trio.sleep(_POLL_INTERVAL)
         try:
             run = await stores.runs.get(home.scope, run.id)
         except StoreUnavailable:
             if trio.current_time() > give_up:
                 raise
         else:
-            give_up = trio.current_time() + _PATIENCE
+            give_up = trio.current_time() + _DATABASE_TIMEOUT
     return run
 
 
-async def _cancel_when(asked: trio.Event, stores: Stores, home: Home, run_id: UUID) -> None:
+async def _cancel_when(asked: trio.Event, stores: Stores, home: DefaultTenant, run_id: UUID) -> None:
     await asked.wait()
-    click.echo("hango: cancelling; once more ends at once", err=True)
+    click.echo("hango: cancelling the run; a second signal ends this process at once", err=True)
     while True:
         try:
             await stores.runs.cancel(home.scope, run_id)
         except StoreUnavailable:
-            await trio.sleep(_LOOK_EVERY)
+            await trio.sleep(_POLL_INTERVAL)
         else:
             return
 
 
-async def _text(stores: Stores, home: Home, session: Session, run: Run) -> str:
-    """Return the text of the run's last message; it is newer than all the session had before."""
+async def _text(stores: Stores, home: DefaultTenant, session: Session, run: Run) -> str:
+    """Return the text of the run's last message, which is newer than *session*."""
     after = session.last_seq
     while page := await stores.sessions.messages(home.scope, session.id, after=after):
         for message in page:

@@ -1,4 +1,4 @@
-"""`hango serve`, for operating, and `hango dev`, for trying it on one's own machine."""
+"""`hango serve`, for production, and `hango dev`, for trying hango on one machine."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ import trio
 
 from hango import app
 from hango.cli.common_options import start
-from hango.cli.default_tenant import open_agent, open_home
+from hango.cli.default_tenant import open_agent, open_default_tenant
 from hango.config import LogLevel, ProcessRole, Settings
 from hango.store import Stores
 
-_SOCKET = "http://unix:"  # how the web server spells where it listens, when that is a socket
+_SOCKET = "http://unix:"  # how the web server writes the address of a Unix socket
 _PROMPT = "What time is it in Tokyo and in Berlin?"
 
 _bind = click.option(
     "--bind",
     metavar="ADDRESS",
-    help="host:port or unix:/path, instead of HANGO_BIND; port 0: a free one.",
+    help="host:port or unix:/path; overrides HANGO_BIND. Port 0 chooses a free one.",
 )
 
 
 @click.command()
 @_bind
 def serve(bind: str | None) -> None:
-    """Answer HTTP and execute runs, as HANGO_ROLE says: all, web or worker.
+    """Answer HTTP and execute runs; HANGO_ROLE chooses all, web or worker.
 
-    SIGTERM or Ctrl-C drains: no new runs, the turns under way are finished, and their runs handed
-    over; what is not done within HANGO_DRAIN_TIMEOUT is cut short, and done again elsewhere.  Then
-    the exit code is 0.  A second signal ends at once.
+    SIGTERM or Ctrl-C drains: no new runs are started, running turns finish, and their runs are
+    handed to other processes.  Turns that are not finished after HANGO_DRAIN_TIMEOUT are interrupted
+    and run again elsewhere.  Then the exit code is 0.  A second signal ends the process at once.
     """
     settings = start(LogLevel.INFO, {"HANGO_BIND": bind})
     plugins = app.load_plugins(settings)
-    from hango import serve as server  # noqa: PLC0415 - loads the web server, which no other command needs
+    from hango import serve as server  # noqa: PLC0415 - loads the web server
 
     with app.open_database(settings) as dsn:
         trio.run(partial(server.serve, settings, plugins, dsn))
@@ -46,34 +46,34 @@ def serve(bind: str | None) -> None:
 @click.command()
 @_bind
 def dev(bind: str | None) -> None:
-    """Serve on hango's own database, and print a key and a call to try.
+    """Serve with the embedded Postgres, and print an API key and a request to try.
 
-    As `hango serve` with all roles; HANGO_DATABASE_URL is not used.  The key is a new one at each
-    start, of the owner of the tenant `default`, whose runs `hango run` shares.
+    Like `hango serve` with HANGO_ROLE=all; HANGO_DATABASE_URL is ignored.  The key is a new one at
+    each start; it belongs to the owner of the tenant `default`, which `hango run` uses, too.
     """
     settings = start(LogLevel.INFO, {"HANGO_BIND": bind})
     settings = attrs.evolve(settings, database_url=None, role=ProcessRole.ALL)
     plugins = app.load_plugins(settings)
-    from hango import serve as server  # noqa: PLC0415 - loads the web server, which no other command needs
+    from hango import serve as server  # noqa: PLC0415 - loads the web server
 
     with app.open_database(settings) as dsn:
         trio.run(partial(server.serve, settings, plugins, dsn, welcome=partial(_welcome, settings)))
 
 
 async def _welcome(settings: Settings, stores: Stores, url: str) -> None:
-    home = await open_home(stores)
+    home = await open_default_tenant(stores)
     agent = await open_agent(stores, home, settings)
     session = await stores.sessions.create(home.scope, agent.id, "hango dev")
     key = (await stores.accounts.create_key(home.tenant.id, home.owner.id, actor=home.owner.id)).key
     path = f"/v1/sessions/{session.id}"
     ask = _curl(url, f"{path}/runs", key, json.dumps({"input": _PROMPT}))
     click.echo(f"key {key}")
-    click.echo(f"Ask:\n  {ask}")
-    click.echo(f"Read what was said:\n  {_curl(url, f'{path}/messages', key)}")
+    click.echo(f"Ask a question:\n  {ask}")
+    click.echo(f"Read the messages:\n  {_curl(url, f'{path}/messages', key)}")
 
 
 def _curl(url: str, path: str, key: str, body: str | None = None) -> str:
-    """Return a call of curl that works when it is pasted into a shell."""
+    """Return a curl command that can be pasted into a shell."""
     words = ["curl", "-sS", "-H", f"Authorization: Bearer {key}"]
     if body is not None:
         words += ["-H", "Content-Type: application/json", "-d", body]
@@ -81,6 +81,6 @@ def _curl(url: str, path: str, key: str, body: str | None = None) -> str:
         return shlex.join(
             [*words, "--unix-socket", url.removeprefix(_SOCKET), f"http://localhost{path}"]
         )
-    # An address to listen on is not always one to connect to.
+    # The wildcard addresses are for listening only.
     host = url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
     return shlex.join([*words, host + path])
