@@ -1,7 +1,7 @@
-"""The composition root: the parts a command is made of, put together from the settings.
+"""The composition root: builds the database, the pool and the workers from the settings.
 
-Nesting order is shutdown order: the database is outermost (an embedded one included), in it the pool,
-in it what executes runs.  `hango.serve` adds the web server; `hango.cli` chooses what a command needs.
+Nesting order is shutdown order: the database is outermost, then the pool, then the workers.
+`hango.serve` adds the web server; `hango.cli` chooses what a command needs.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _log = logging.getLogger(__name__)
 
 
 def load_plugins(settings: Settings) -> Plugins:
-    """Return what is registered here: the built-in tools and providers, then what the plug-ins add.
+    """Return the built-in tools and providers, and those of the plug-ins.
 
     Raises:
         RegistrationError: a plug-in cannot be used.
-        ConfigError: the default provider is none of those registered.
+        ConfigError: the default provider is not registered.
     """
     plugins = Plugins()
     for tool in builtin_tools(http_fetch_allowed_hosts=settings.http_fetch_allowed_hosts):
@@ -49,13 +49,13 @@ def load_plugins(settings: Settings) -> Plugins:
     plugins.provider("demo", DemoProvider)
     plugins.provider("openai", partial(_openai, settings))
     if settings.plugins:
-        # Last, so that a file in this folder cannot stand in for a module of anything installed.
+        # Last, so that a file in this folder cannot replace an installed module.
         sys.path.append(str(Path.cwd()))
         load_modules(settings.plugins, plugins)
     if settings.chosen_provider not in plugins.providers:
         known = ", ".join(plugins.providers)
         raise ConfigError(
-            (f"HANGO_DEFAULT_PROVIDER: {settings.default_provider!r} is none of {known}",)
+            (f"HANGO_DEFAULT_PROVIDER: {settings.default_provider!r} must be one of {known}",)
         )
     return plugins
 
@@ -69,10 +69,10 @@ def _openai(settings: Settings) -> OpenAIProvider:
 
 @contextmanager
 def open_database(settings: Settings) -> Iterator[str]:
-    """Have a database; yields its URL.  Blocks: enter it before trio runs.
+    """Yield the URL of the database; runs the embedded one if none is set.  Blocks: not inside trio.
 
     Raises:
-        EmbeddedPostgresError: none is named, and hango's own cannot be started.
+        EmbeddedPostgresError: no URL is set, and the embedded server cannot be started.
     """
     if settings.database_url is not None:
         yield settings.database_url
@@ -83,7 +83,7 @@ def open_database(settings: Settings) -> Iterator[str]:
 
 @asynccontextmanager
 async def open_stores(settings: Settings, dsn: str) -> AsyncIterator[Stores]:
-    """Bring the schema up to date and open the pool; everything else happens within."""
+    """Apply missing migrations and open the connection pool."""
     for name in await migrate(dsn):
         _log.info("applied migration %s", name)
     async with open_pool(dsn, size=settings.db_pool_size, lease_ttl=settings.run_lease_ttl) as pool:
@@ -91,7 +91,7 @@ async def open_stores(settings: Settings, dsn: str) -> AsyncIterator[Stores]:
 
 
 def with_stores(settings: Settings, work: Callable[[Stores], Awaitable[T]]) -> T:
-    """Do *work* on the database, and nothing else: no run is executed meanwhile."""
+    """Call *work* with the database, and return its result; no run is executed meanwhile."""
 
     async def main(dsn: str) -> T:
         async with open_stores(settings, dsn) as stores:
@@ -111,21 +111,20 @@ async def work(
     events: EventSink | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Execute runs until *drain* is set and all that run here are settled or handed over.
+    """Execute runs until *drain* is set and all runs of this process are settled or released.
 
     Args:
-        settings: bounds and rhythms.
-        plugins: the tools and providers there are.
-        pool: its database.
-        drain: set to end.
-        only: a session, to execute its runs and no others.
-        events: where progress is told.
-        task_status: started once it looks for runs.
+        settings: limits and intervals.
+        plugins: the registered tools and providers.
+        pool: the database.
+        drain: set it to end.
+        only: execute only runs of this session.
+        events: receives the progress of runs.
+        task_status: started when the first poll is done.
     """
     worker = _worker_settings(settings)
     providers = make_providers(plugins)
-    # A fresh owner at each start: a process that comes back is somebody else, and what it had before
-    # it died is taken back like anybody's.
+    # A new owner id at each start: runs that this process had before a crash are reclaimed as any.
     queue = RunQueue(pool, uuid4(), settings.run_lease_ttl, settings.run_max_reclaims, only)
     await supervise(
         queue=queue,

@@ -1,47 +1,46 @@
-"""Every error hango raises on purpose, as one tree.
+"""The errors of hango, as one tree.
 
-    HangoError                     never raised itself
-    ├── ConfigError                settings: every mistake at once
-    ├── RegistrationError          a tool or plug-in that cannot be used; names its module
-    ├── InvalidInput               what a client sent cannot be accepted; names the field
-    ├── Forbidden                  administration asked for by a member
-    ├── SessionQueueFull           the session has as many live runs as it may
-    ├── KeyReused                  an idempotency key came again, with another request
-    ├── LastOwner                  the tenant would be left without an active owner
-    ├── SessionBusy                the session has a live run, so nobody may add messages
+    HangoError                     never raised directly
+    ├── ConfigError                settings are invalid; has all mistakes at once
+    ├── RegistrationError          a tool or plug-in cannot be used; names its module
+    ├── InvalidInput               a client's input is invalid; names the field
+    ├── Forbidden                  a member called for administration
+    ├── SessionQueueFull           the session has the maximum of live runs
+    ├── KeyReused                  an idempotency key was reused with another request
+    ├── LastOwner                  the tenant would have no active owner
+    ├── SessionBusy                the session has a live run, so no message can be added
     ├── StoreError
-    │   ├── NotFound               no such thing, or not visible to this user: the same answer
+    │   ├── NotFound               the object does not exist, or is not visible to this user
     │   ├── AlreadyExists          a unique name is taken
-    │   ├── StateConflict          someone else was first; nothing was changed
-    │   ├── StoreUnavailable       no database, or its answer was lost: it may have been done
-    │   ├── MigrationError         the schema is not what this hango expects
-    │   └── EmbeddedPostgresError  the embedded server cannot be started; says what to do
+    │   ├── StateConflict          another process changed the state first; nothing was changed
+    │   ├── StoreUnavailable       the database is away, or its answer was lost; the work may be done
+    │   ├── MigrationError         the schema does not fit this version of hango
+    │   └── EmbeddedPostgresError  the embedded server cannot be started
     ├── ProviderError              a model call failed; says whether to try again
     │   ├── ProviderStreamBroken   the stream ended before its end
-    │   ├── UnsupportedStop        a stop reason that cannot be continued from
+    │   ├── UnsupportedStop        a stop reason that hango cannot continue from
     │   └── ContextExceeded        the conversation is longer than the model's window
-    ├── LoopBusy                   a loop runs one thing at a time
+    ├── LoopBusy                   the loop is already running
     ├── VerifierError              a completion gate failed to judge
     └── ActorError
-        ├── InboxFull              the actor is behind; try later
+        ├── InboxFull              the inbox of an actor is full
         └── ActorStopped           the actor has ended
 
-Classes differ where a caller acts differently.  ``hango.web.problem`` maps them to HTTP in one table.
-Imports nothing; anyone may import it.
+Messages say what to do.  ``hango.web.problem`` maps the classes to HTTP.
 """
 
 from __future__ import annotations
 
 
 class HangoError(Exception):
-    """Base of the tree; never raised itself."""
+    """Base of all errors of hango; never raised directly."""
 
 
 class ConfigError(HangoError):
-    """Settings that cannot be used.
+    """Settings are invalid.
 
     Attributes:
-        problems: one sentence each, every mistake found, in the order of the settings.
+        problems: a sentence for each mistake, in the order of the settings.
     """
 
     def __init__(self, problems: tuple[str, ...]) -> None:
@@ -50,11 +49,11 @@ class ConfigError(HangoError):
 
 
 class RegistrationError(HangoError):
-    """A tool, provider or plug-in that cannot be used; the message names its module."""
+    """A tool, provider or plug-in cannot be used; the message names its module."""
 
 
 class InvalidInput(HangoError):
-    """What a client sent cannot be accepted.
+    """A client's input is invalid.
 
     Attributes:
         field: path of the offending field, such as ``input.0.text``; empty for the whole body.
@@ -66,15 +65,15 @@ class InvalidInput(HangoError):
 
 
 class Forbidden(HangoError):
-    """An administrative call by someone who is not an administrator."""
+    """The user's role may not do this."""
 
 
 class SessionQueueFull(HangoError):
-    """The session already has as many queued and running runs as it may have."""
+    """The session already has the maximum of queued and running runs."""
 
 
 class KeyReused(HangoError):
-    """An idempotency key was used before, for another request."""
+    """The idempotency key was used before, with another request."""
 
 
 class LastOwner(HangoError):
@@ -82,31 +81,31 @@ class LastOwner(HangoError):
 
 
 class SessionBusy(HangoError):
-    """The session has a queued or running run, so no message can be added from outside."""
+    """The session has a queued or running run, so clients cannot add messages."""
 
 
 class StoreError(HangoError):
-    """Base of what the store raises."""
+    """Base of the errors of the store."""
 
 
 class NotFound(StoreError):
-    """No such thing, or one this user may not see: deliberately the same."""
+    """The object does not exist, or this user may not see it; deliberately the same."""
 
 
 class AlreadyExists(StoreError):
-    """A name that must be unique is taken."""
+    """A unique name is taken."""
 
 
 class StateConflict(StoreError):
-    """Someone else was first (the fence did not hold); nothing was changed."""
+    """Another process changed the state first; nothing was changed."""
 
 
 class StoreUnavailable(StoreError):
-    """The database cannot be reached, or its answer was lost: the work may have been done."""
+    """The database cannot be reached, or its answer was lost; the work may have been done."""
 
 
 class MigrationError(StoreError):
-    """The schema in the database is not one this version may use; the message says why."""
+    """This version cannot use the schema in the database; the message says why."""
 
 
 class EmbeddedPostgresError(StoreError):
@@ -117,9 +116,9 @@ class ProviderError(HangoError):
     """A call to a model provider failed.
 
     Attributes:
-        code: the provider's own short error name, or an HTTP status as text; never empty.
+        code: the provider's name of the error, or the HTTP status as text; never empty.
         retryable: whether the same request may succeed later (408, 409, 429, 5xx, no connection).
-        retry_after: seconds the provider asked to wait, already bounded; None when it did not say.
+        retry_after: seconds that the provider asked to wait, bounded; None if it did not.
     """
 
     def __init__(
@@ -137,11 +136,11 @@ class ProviderError(HangoError):
 
 
 class ProviderStreamBroken(ProviderError):
-    """The stream ended or went silent before its end; what arrived is kept as partial."""
+    """The stream broke or went silent before its end; the partial answer is kept."""
 
 
 class UnsupportedStop(ProviderError):
-    """A stop reason hango cannot continue from, such as ``pause_turn``; the message names it."""
+    """A stop reason that hango cannot continue from, such as ``pause_turn``; the message names it."""
 
 
 class ContextExceeded(ProviderError):
@@ -149,20 +148,20 @@ class ContextExceeded(ProviderError):
 
 
 class LoopBusy(HangoError):
-    """The loop is running already; nothing was started."""
+    """The loop is already running; nothing was started."""
 
 
 class VerifierError(HangoError):
-    """The verifier of a completion gate raised, or answered nonsense; the message says what."""
+    """A verifier raised or returned an invalid value; the message says which."""
 
 
 class ActorError(HangoError):
-    """Base of what an actor's address raises."""
+    """Base of the errors of an actor's address."""
 
 
 class InboxFull(ActorError):
-    """The inbox is at its bound; the message was not taken."""
+    """The inbox is full; the message was not taken."""
 
 
 class ActorStopped(ActorError):
-    """The actor has ended, or is finishing its queue; the message was not taken."""
+    """The actor has ended or is ending; the message was not taken."""

@@ -1,7 +1,7 @@
 """A process that answers HTTP and executes runs, until a signal tells it to drain.
 
-Nesting order is shutdown order: the database pool is outermost, in it the web server, and innermost
-what executes runs.  Apart from `hango.app`, so that a command that serves nothing loads no web server.
+Nesting order is shutdown order: the database pool is outermost, then the web server, then the workers.
+This is not in `hango.app`, so that commands that do not serve load no web server.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from hango.web.connection_limits import ConnectionLimits
 from hango.web.models.requests import Registered
 from hango.web.server import serve as serve_web
 
-# Seconds that a shutdown may take beyond HANGO_DRAIN_TIMEOUT: interrupted runs have 5 to be released,
-# and closing what is open takes less than the rest.
+# Seconds that a shutdown may take beyond HANGO_DRAIN_TIMEOUT: 5 to release interrupted runs, the rest
+# to close connections.
 _DRAIN_SLACK = 15.0
 
 _log = logging.getLogger(__name__)
@@ -39,16 +39,16 @@ async def serve(
     *,
     welcome: Callable[[Stores, str], Awaitable[None]] | None = None,
 ) -> None:
-    """Serve in the role of the settings until a signal says to drain; then drain.
+    """Serve in the role of the settings until a signal arrives; then drain.
 
-    Draining, the web server takes no new runs but answers until the last run here is settled or
-    handed over, so that whoever asks for one still learns how it went.
+    While draining, the web server refuses new runs but answers other requests until the last run of
+    this process is settled or released, so that clients still learn how their runs ended.
 
     Args:
-        settings: what this process is to do, and where.
-        plugins: the tools and providers there are.
-        dsn: its database.
-        welcome: told the stores and the URL once requests are answered.
+        settings: the settings of this process.
+        plugins: the registered tools and providers.
+        dsn: the URL of the database.
+        welcome: called with the stores and the URL once requests are answered.
     """
     draining, handed_over = trio.Event(), trio.Event()
     async with open_stores(settings, dsn) as stores, trio.open_nursery() as signals:
@@ -97,7 +97,7 @@ def connection_limits(settings: Settings) -> ConnectionLimits:
 
 
 async def _listen(web: trio.Nursery, app: WebApp, settings: Settings, *, stop: trio.Event) -> str:
-    """Answer requests in *web* until *stop* is set; return where, once they are answered."""
+    """Start the web server in *web*, until *stop* is set; return its URL once it answers."""
     limits = connection_limits(settings)
     try:
         urls: list[str] = await web.start(

@@ -1,4 +1,4 @@
-"""The signals that end a process: the first one drains, the second one ends at once."""
+"""The signals that end a process: the first one drains, the second one ends it at once."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ async def watch_signals(
 ) -> None:
     """Set *first* at the first SIGINT or SIGTERM; end the process at once at the second.
 
-    Also *longest* seconds after the first: a tool that does not let itself be cancelled would keep the
-    process for ever.  At once means: what is running is neither finished nor released.  Its lease
-    lapses, and another process goes on from the last finished turn.
+    The process also ends *longest* seconds after the first signal, since a tool that ignores its
+    cancellation would keep it alive for ever.  Ending at once neither finishes nor releases running
+    runs: their leases lapse, and another process continues from their last finished turns.
     """
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         task_status.started()
@@ -35,10 +35,12 @@ async def watch_signals(
         with trio.move_on_after(_SIGNAL_DEDUP):
             async for _ in signals:
                 pass
-        _log.info("a second signal ends at once")
+        _log.info("a second signal ends the process at once")
         with trio.move_on_after(longest) as waiting:
             number = await anext(signals)
         if waiting.cancelled_caught:
-            _log.error("something does not let itself be cancelled; its run is left to its lease")
+            _log.error(
+                "ending: a task ignores its cancellation; its run continues when the lease lapses"
+            )
     sys.stderr.flush()
     os._exit(128 + number)

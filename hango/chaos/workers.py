@@ -76,7 +76,7 @@ class Worker:
         code = self.process.code
         log = self.log.read_text("utf-8", "replace")
         where = f"worker {self.name} (its log: {self.log})"
-        if "Traceback" in log or "a fault of hango itself" in log:
+        if "Traceback" in log or "unexpected error in hango" in log:
             return f"{where} met a fault of its own"
         if self.told is signal.SIGTERM and code not in (0, -signal.SIGKILL):
             return f"{where} was drained, and exited with {code}"

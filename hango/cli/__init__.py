@@ -1,4 +1,4 @@
-"""The command line: one file per group of commands, each a thin wrapper round `hango.app`."""
+"""The command line, a file for each group of commands; the work is done by `hango.app`."""
 
 from hango.cli.main import main
 

@@ -1,4 +1,4 @@
-"""`python -m hango.cli` is `hango`."""
+"""Lets `python -m hango.cli` run the command `hango`."""
 
 from hango.cli import main
 

@@ -1,6 +1,6 @@
-"""`hango tenant`, `user`, `key` and `agent create`: what an operator's shell may do without a key.
+"""`hango tenant`, `user`, `key` and `agent create`: administration from a shell, without an API key.
 
-Each prints what it made, in the shape the API answers; a key's text is shown once, here.
+Each prints the new object in the format of the API; the text of a key is shown only then.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def _checked(check: Callable[[str], str]) -> _Callback:
 
 
 _slug, _name, _address = _checked(check_slug), _checked(check_name), _checked(check_email)
-_tenant = click.option("--tenant", "tenant_slug", required=True, callback=_slug, help="Its slug.")
+_tenant = click.option(
+    "--tenant", "tenant_slug", required=True, callback=_slug, help="The slug of the tenant."
+)
 
 
 def _create(work: Callable[[Stores], Awaitable[JsonObject]], *, as_json: bool) -> None:
@@ -55,7 +57,7 @@ def tenant() -> None:
 
 @tenant.command("create")
 @click.argument("slug", callback=_slug)
-@click.option("--name", callback=_name, help="For people; by default the slug.")
+@click.option("--name", callback=_name, help="A display name; defaults to the slug.")
 @as_json
 def create_tenant(slug: str, name: str | None, *, as_json: bool) -> None:
     """Create a tenant."""
@@ -74,7 +76,7 @@ def create_tenant(slug: str, name: str | None, *, as_json: bool) -> None:
 
 @click.group()
 def user() -> None:
-    """Users: the people of a tenant."""
+    """Users: the members of a tenant."""
 
 
 @user.command("create")
@@ -90,7 +92,7 @@ def user() -> None:
 def create_user(tenant_slug: str, email: str, role: str, *, as_json: bool) -> None:
     """Create an active user.
 
-    A member acts on what they created, an admin or owner on all of the tenant.
+    A member can use what they created; an admin or owner can use everything in the tenant.
     """
 
     async def work(stores: Stores) -> JsonObject:
@@ -103,7 +105,7 @@ def create_user(tenant_slug: str, email: str, role: str, *, as_json: bool) -> No
 
 @click.group()
 def key() -> None:
-    """Keys: what a user's programs show to the API."""
+    """API keys of users."""
 
 
 @key.command("create")
@@ -111,9 +113,9 @@ def key() -> None:
 @click.option("--email", required=True, help="The user's address.")
 @as_json
 def create_key(tenant_slug: str, email: str, *, as_json: bool) -> None:
-    """Make a key for a user.
+    """Create an API key for a user.
 
-    Its text is shown this once; only a hash of it is stored.
+    Its text is shown only now; only a hash of it is stored.
     """
 
     async def work(stores: Stores) -> JsonObject:
@@ -125,7 +127,7 @@ def create_key(tenant_slug: str, email: str, *, as_json: bool) -> None:
 
 
 async def _user(stores: Stores, tenant_id: UUID, email: str) -> User:
-    """Find a user by the address as it was given, or as it is stored today."""
+    """Return the user with this address, as given or in the form that is stored."""
     try:
         return await stores.accounts.user(tenant_id, email)
     except NotFound:
@@ -140,7 +142,7 @@ def agent() -> None:
 
 
 def _check(plugins: Plugins, agent: NewAgent) -> None:
-    """Refuse names that nothing here is registered by, or that come twice, as the API does."""
+    """Refuse names that are not registered here, or are given twice, as the API does."""
     verify = () if agent.completion is None else (agent.completion.verify,)
     _known("--provider", (agent.provider,), plugins.providers)
     _known("--tool", agent.tools, plugins.registry.names())
@@ -151,10 +153,10 @@ def _check(plugins: Plugins, agent: NewAgent) -> None:
 def _known(option: str, names: Sequence[str], registered: Collection[str]) -> None:
     for name in names:
         if name not in registered:
-            known = ", ".join(registered) or "those registered (there are none)"
-            raise click.BadParameter(f"{name!r} is none of {known}", param_hint=option)
+            known = f"must be one of {', '.join(registered)}" if registered else "none is registered"
+            raise click.BadParameter(f"{name!r} is not registered: {known}", param_hint=option)
         if names.count(name) > 1:
-            raise click.BadParameter(f"names {name} twice", param_hint=option)
+            raise click.BadParameter(f"{name} is given twice", param_hint=option)
 
 
 def _gate(verify: str | None, max_attempts: int | None) -> Gate | None:
@@ -165,19 +167,23 @@ def _gate(verify: str | None, max_attempts: int | None) -> Gate | None:
 
 @agent.command("create")
 @_tenant
-@click.option("--slug", required=True, callback=_slug, help="Unique in the tenant.")
-@click.option("--provider", required=True, help="The name of a registered one.")
-@click.option("--model", required=True, callback=_name, help="The provider's name for it.")
-@click.option("--name", callback=_name, help="For people; by default the slug.")
+@click.option(
+    "--slug", required=True, callback=_slug, help="The slug of the agent, unique in the tenant."
+)
+@click.option("--provider", required=True, help="A registered provider.")
+@click.option("--model", required=True, callback=_name, help="The name of the model at the provider.")
+@click.option("--name", callback=_name, help="A display name; defaults to the slug.")
 @click.option("--system-prompt", default="", help="Instructions for the model.")
-@click.option("--tool", "tools", multiple=True, help="A tool it may call; none given: all there are.")
-@click.option("--guardrail", "guardrails", multiple=True, help="One asked before each tool call.")
-@click.option("--verify", default=None, help="The verifier of its completion gate.")
+@click.option("--tool", "tools", multiple=True, help="A tool it may call; repeatable. Default: all.")
+@click.option(
+    "--guardrail", "guardrails", multiple=True, help="A guardrail for each tool call; repeatable."
+)
+@click.option("--verify", default=None, help="The verifier of the completion gate.")
 @click.option(
     "--max-attempts",
     type=click.IntRange(1, MAX_ATTEMPTS),
     default=None,
-    help="How often it may say that it is done, if a gate judges that.",
+    help="How many answers the completion gate may judge in one run.",
 )
 @as_json
 def create_agent(  # noqa: PLR0913 - one for each option
@@ -194,7 +200,7 @@ def create_agent(  # noqa: PLR0913 - one for each option
     max_attempts: int | None,
     as_json: bool,
 ) -> None:
-    """Store an agent."""
+    """Create an agent."""
     gate = _gate(verify, max_attempts)
     settings = start(LogLevel.WARNING)
     new = NewAgent(slug, name or slug, provider, model, system_prompt, tools, guardrails, gate)

@@ -1,6 +1,6 @@
-"""The command `hango`: its groups, and the one place where errors become words and an exit code.
+"""The command `hango`: its groups of commands, and how errors are printed and become exit codes.
 
-One rule: what hango itself raises leaves as one line that says what to do, without a traceback.
+Rule: an error of hango is printed as one line that says what to do, without a traceback.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _log = logging.getLogger(__name__)
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="hango")
 def cli() -> None:
-    """Run AI agents durably: whatever dies, a run goes on from its last finished turn.
+    """Run AI agents durably: after a crash, a run continues from its last finished turn.
 
-    Settings are HANGO_* variables of the environment; `hango config check` lists them.
+    Settings are HANGO_* environment variables; `hango config check` lists them.
     """
 
 
@@ -38,11 +38,11 @@ for _command in (run, dev, serve, migrate, doctor, chaos, config, tenant, user, 
 
 
 def main() -> None:
-    """Run the command line; exits with 1 for a failure and 2 for wrong usage or settings."""
+    """Run the command line; exit with 1 for a failure and 2 for wrong usage or settings."""
     signals: list[int] = [signal.SIGINT]
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
-        # As Ctrl-C, which trio knows how to raise where it does no harm.
+        # Like Ctrl-C, which trio raises where it is safe.
         signals.append(number)
         signal.raise_signal(signal.SIGINT)
 
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def _report(error: Exception) -> int:
-    """Tell the user what went wrong, each thing once; return the exit code."""
+    """Print each error once; return the exit code."""
     found = list(leaves(error))
     for leaf in found:
         if isinstance(leaf, ConfigError):
@@ -69,8 +69,8 @@ def _report(error: Exception) -> int:
         elif isinstance(leaf, HangoError):
             _say(str(leaf) or type(leaf).__name__)
         else:
-            _log.critical("a fault of hango itself", exc_info=leaf)
-            _say(f"ended by a fault of its own ({type(leaf).__name__}); the log line above says where")
+            _log.critical("unexpected error in hango", exc_info=leaf)
+            _say(f"unexpected error ({type(leaf).__name__}); the log line above has its location")
     wrong = all(isinstance(leaf, ConfigError | RegistrationError) for leaf in found)
     return USAGE if wrong else FAILED
 

@@ -1,1 +1,1 @@
-"""Spans, metrics and logs: what hango tells of itself, through the OpenTelemetry API."""
+"""Metrics through the OpenTelemetry API, and logs."""

@@ -1,8 +1,7 @@
-"""Log lines: where they go, how they look, and which run they are about.
+"""Logging: the format of lines, and the fields that say which run they belong to.
 
-One rule: a line says what happened to what, and never what was said: no exception's message, no
-secret.  Lines go to standard error, so that standard output stays the answer's.  `set_up` is for
-`hango.cli`; any room may `bind`.
+Rule: lines never have content of runs: no messages of exceptions, no secrets.  They go to standard
+error, so that standard output has only answers.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from hango.codec import clean_text
 from hango.redaction import redact
 from hango.telemetry import names
 
-# They tell every connection and request at INFO; what matters of that, hango tells itself.
+# Libraries that log every connection and request at INFO.
 _CHATTY = ("asyncio", "asyncpg", "httpcore", "httpx", "hypercorn", "quart", "trio_asyncio")
 
-_LONGEST_TRACE = 200  # lines; a crash within a crash may have any number
+_MAX_TRACE = 200  # lines of one exception with those that came before
 
 _bound: ContextVar[Mapping[str, object]] = ContextVar("hango.log", default=MappingProxyType({}))
 
@@ -43,9 +42,9 @@ def bind(
     run_id: UUID | None = None,
     turn: int | None = None,
 ) -> Iterator[None]:
-    """Put these fields on every line logged within, also by tasks and threads begun within.
+    """Add these fields to each line logged inside the context, also by tasks and threads started in it.
 
-    Binds nest: an inner one adds to, or replaces, what an outer one bound.
+    Contexts nest: an inner one adds fields, or replaces their values.
     """
     fields = {
         names.TENANT_ID: tenant_id,
@@ -93,7 +92,7 @@ class JsonLines(logging.Formatter):
     """One JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write *record*; the frames of an exception are a list."""
+        """Format *record*; the frames of an exception are a list."""
         line: dict[str, object] = {
             "time": _time(record),
             "level": record.levelname.lower(),
@@ -120,17 +119,17 @@ def _fields() -> Mapping[str, object]:
 
 def _frames(record: logging.LogRecord) -> list[str]:
     error = record.exc_info[1] if record.exc_info else None
-    return list(islice(_trace(error), _LONGEST_TRACE)) if error else []
+    return list(islice(_trace(error), _MAX_TRACE)) if error else []
 
 
-# The name a class was given, read past a metaclass that raises when it is asked for it.
+# Reads the name of a class even if its metaclass raises.
 _QUALNAME = type.__dict__["__qualname__"]
 
 
 def _trace(error: BaseException) -> Iterator[str]:
-    """Yield type and frames of *error*, of those in its group, and of what came before each.
+    """Yield type and frames of *error*, of the errors in its group, and of the cause of each.
 
-    No message: it may hold content.  Not recursive: foreign code may nest and chain errors at will.
+    Messages are left out, since they may have content.  Not recursive: chains may have any length.
     """
     seen: set[int] = set()
     waiting = [(error, "  ", False)]

@@ -1,6 +1,6 @@
-"""The counters of the rules, on whatever meter provider the process has set (none: no cost).
+"""The counters, on the meter provider of the process; without one they do nothing.
 
-Made from the API's proxy, so they may be imported before a provider is set and count from then on.
+They may be imported before a provider is set, and count from then on.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from hango.telemetry import names
 _meter = metrics.get_meter("hango")
 
 run_claims = _meter.create_counter(
-    names.RUN_CLAIMS, "{claim}", "Claims of a due run: won, or lost to another claimer."
+    names.RUN_CLAIMS, "{claim}", "Claims of a due run, by outcome: won, or lost to another process."
 )
 run_reclaimed = _meter.create_counter(
-    names.RUN_RECLAIMED, "{run}", "Runs whose lease had lapsed, taken back by the sweep."
+    names.RUN_RECLAIMED, "{run}", "Runs whose lease had lapsed, put back into the queue."
 )
 fence_rejected = _meter.create_counter(
-    names.FENCE_REJECTED, "{write}", "Writes of an executor that no longer held its claim."
+    names.FENCE_REJECTED, "{write}", "Writes refused because the process no longer held the claim."
 )
 tool_errors = _meter.create_counter(
-    names.TOOL_ERRORS, "{call}", "Tool calls that came to an error, by kind."
+    names.TOOL_ERRORS, "{call}", "Tool calls that failed, by kind of error."
 )

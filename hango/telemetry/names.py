@@ -1,4 +1,4 @@
-"""Every span, attribute and metric name, once.
+"""The names of metrics and attributes.
 
 The ``gen_ai`` names follow the OpenTelemetry GenAI conventions v0.1.0
 (https://github.com/open-telemetry/semantic-conventions-genai); the ``hango`` names are ours.

@@ -86,7 +86,7 @@ AGENT = ["agent", "create", "--tenant=nobody", "--slug=s", "--provider=demo", "-
         (
             ["agent", "create", "--tenant", "nobody", "--slug", "s", "--provider", "x", "--model", "m"],
             2,
-            "'x' is none of demo, openai",
+            "'x' is not registered: must be one of demo, openai",
         ),
         (["migrate", "now"], 2, "unexpected extra argument"),
         (["fly"], 2, "No such command"),
@@ -166,7 +166,10 @@ async def test_a_plug_in_is_imported_from_the_folder_one_is_in_or_named_in_the_e
     known = await hango("agent", "create", *words, "--tool", "shout", **settings)
     assert "there is no tenant 'none'" in known.err
     unknown = await hango("agent", "create", *words, "--tool", "whisper", **settings)
-    assert "'whisper' is none of get_time, http_fetch, shout, todowrite" in unknown.err
+    assert (
+        "'whisper' is not registered: must be one of get_time, http_fetch, shout, todowrite"
+        in unknown.err
+    )
     bad = await hango("config", "check", HANGO_PLUGINS="my_tools,broken")
     assert bad.code == 2
     assert "plug-in broken" in bad.err
@@ -190,9 +193,12 @@ async def test_an_agent_may_have_guardrails_and_a_gate(
     assert stored["guardrails"] == ["quiet"]
     assert stored["completion"] == {"verify": "all_todos_done", "max_attempts": 3}
     for wrong, said in [
-        (("--guardrail", "loud"), "'loud' is none of quiet"),
-        (("--guardrail", "quiet", "--guardrail", "quiet"), "names quiet twice"),
-        (("--verify", "luck", "--max-attempts", "3"), "'luck' is none of all_todos_done"),
+        (("--guardrail", "loud"), "'loud' is not registered: must be one of quiet"),
+        (("--guardrail", "quiet", "--guardrail", "quiet"), "quiet is given twice"),
+        (
+            ("--verify", "luck", "--max-attempts", "3"),
+            "'luck' is not registered: must be one of all_todos_done",
+        ),
         (gate[:2], "needs both --verify and --max-attempts"),
         ((*gate[:3], "0"), "--max-attempts"),
     ]:
@@ -204,7 +210,7 @@ async def test_a_default_provider_nobody_registered_is_a_mistake() -> None:
     """It is found at start, not by the first run."""
     done = await hango("config", "check", HANGO_DEFAULT_PROVIDER="openia")
     assert done.code == 2
-    assert "HANGO_DEFAULT_PROVIDER: 'openia' is none of demo, openai" in done.err
+    assert "HANGO_DEFAULT_PROVIDER: 'openia' must be one of demo, openai" in done.err
 
 
 async def test_without_a_database_named_hango_has_its_own() -> None:
