@@ -16,7 +16,7 @@ PROMPT ?= What time is it in Tokyo and in Berlin?
 override PROMPT := $(value PROMPT)
 export PROMPT
 
-.PHONY: run test test-tcp test-peers chaos lint fmt types dev mutants rules help
+.PHONY: run test test-tcp test-peers chaos lint fmt types dev mutants rules texts help
 
 run: $(BIN)/hango ## Run one prompt and print the answer (PROMPT="…")
 	@$(BIN)/hango run "$$PROMPT"
@@ -53,6 +53,9 @@ fmt: $(BIN)/hango ## Format the code and mend what can be mended
 
 mutants: $(BIN)/hango ## Take each guard out and see its test fail (ARGS="name …" chooses)
 	@$(BIN)/python tests/mutants/run.py $(ARGS)
+
+texts: $(BIN)/hango ## List every text that users, operators and models read
+	@PYTHONPATH=tests $(BIN)/python tests/support/texts.py
 
 rules: $(BIN)/hango ## List the rules of the design and the tests that prove each
 	@$(BIN)/python -m pytest --rules --quiet

@@ -167,10 +167,10 @@ class _Refused(Exception):
 def _authorized(creator: User | None, session: Session) -> User:
     """Return *creator* if, today, they may act in *session*."""
     if creator is None or creator.status is not UserStatus.ACTIVE:
-        raise _Refused(ErrorCode.CREATOR_INACTIVE, "whoever created the run is no longer active")
+        raise _Refused(ErrorCode.CREATOR_INACTIVE, "the creator of the run is no longer active")
     if not creator.role.administers and creator.id != session.created_by:
         raise _Refused(
-            ErrorCode.CREATOR_FORBIDDEN, "whoever created the run may no longer act in its session"
+            ErrorCode.CREATOR_FORBIDDEN, "the creator of the run may no longer act in its session"
         )
     return creator
 

@@ -163,7 +163,7 @@ def script_of(request: ProviderRequest) -> Script:
     place, prompt = said[-1]
     turns = sum(_answers(message) for message in request.messages[place:])
     if turns != request.turn - 1:
-        raise AssertionError(f"turn {request.turn} is asked for, and {turns} are told")
+        raise AssertionError(f"turn {request.turn} was requested, but the messages have {turns}")
     return Script.parse(prompt)
 
 

@@ -146,7 +146,7 @@ class Storm:
             told = -math.inf
             while live := await self.load.live():
                 if trio.current_time() > told + _TELL_EVERY:
-                    self.tell(f"peace: {live} runs have not ended")
+                    self.tell(f"no more faults: {live} runs have not ended")
                     told = trio.current_time()
                 await trio.sleep(_LOOK_EVERY)
 

@@ -77,7 +77,7 @@ class Worker:
         log = self.log.read_text("utf-8", "replace")
         where = f"worker {self.name} (its log: {self.log})"
         if "Traceback" in log or "unexpected error in hango" in log:
-            return f"{where} met a fault of its own"
+            return f"{where} logged an unexpected error"
         if self.told is signal.SIGTERM and code not in (0, -signal.SIGKILL):
             return f"{where} was drained, and exited with {code}"
         if self.told is None and _READY in log:

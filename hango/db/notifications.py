@@ -64,7 +64,7 @@ class Notifications:
                 try:
                     return await self._receive.receive()
                 except trio.EndOfChannel:
-                    raise StoreUnavailable("the doorbell's connection was closed") from None
+                    raise StoreUnavailable("the connection that listens was closed") from None
             await self.hear_out()
 
     async def hear_out(self) -> None:

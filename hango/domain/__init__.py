@@ -1,6 +1,6 @@
-"""The vocabulary: what hango talks about, as frozen values.
+"""The vocabulary: frozen values for tenants, messages, runs, tools and events.
 
-One rule: nothing here does I/O or knows who uses it, so every room may import it.
+Rule: no I/O.
 """
 
 from hango.domain.accounts import (

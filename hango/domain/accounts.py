@@ -1,4 +1,4 @@
-"""Who acts, and on what: tenants, users, agents and sessions."""
+"""Tenants, users and their keys, agents, sessions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hango.domain.values import JsonObject
 
 
 class Role(StrEnum):
-    """What a user may do: members act on what they created, the others on all of the tenant."""
+    """The rights of a user: members use what they created, admins and owners all of the tenant."""
 
     MEMBER = "member"
     ADMIN = "admin"
@@ -25,7 +25,7 @@ class Role(StrEnum):
 
 
 class UserStatus(StrEnum):
-    """Whether a user may act at all."""
+    """Whether a user's keys are accepted."""
 
     ACTIVE = "active"
     DISABLED = "disabled"
@@ -60,7 +60,7 @@ class User:
 
 @attrs.frozen
 class ApiKey:
-    """A user's key, without its text; *prefix* is how people tell theirs apart."""
+    """An API key without its text; *prefix* is the start of the text, for people."""
 
     id: UUID
     user_id: UUID
@@ -72,7 +72,7 @@ class ApiKey:
 
 @attrs.frozen
 class AuditEvent:
-    """Something that was done.
+    """An entry of the audit log.
 
     Attributes:
         actor_id: who did it; None is the operator's shell.
@@ -91,7 +91,7 @@ class AuditEvent:
 
 @attrs.frozen
 class Scope:
-    """On whose behalf something is done: decides what is visible."""
+    """The user that acts; decides what is visible."""
 
     tenant_id: UUID
     user_id: UUID
@@ -117,7 +117,7 @@ class Limits:
 
 @attrs.frozen
 class Gate:
-    """A completion gate, as an agent names it.
+    """The completion gate of an agent.
 
     Attributes:
         verify: the name its verifier is registered by.
@@ -130,7 +130,7 @@ class Gate:
 
 @attrs.frozen
 class AgentDefinition:
-    """A stored agent, read afresh at every claim.
+    """A stored agent; read again at each claim.
 
     Attributes:
         tools: names it may call; empty means every registered tool.

@@ -1,4 +1,4 @@
-"""What flows while a run executes: from a provider to the loop, and from the loop to watchers."""
+"""The events of an execution: from a provider to the loop, and from the loop to event sinks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hango.domain.tools import ToolDefinition
 
 @attrs.frozen
 class PromptMessage:
-    """One message as a provider is sent it."""
+    """One message of a request to a provider."""
 
     role: MessageRole
     content: tuple[Block, ...]
@@ -53,7 +53,7 @@ class ProviderRequest:
 
 @attrs.frozen
 class BlockStart:
-    """A block begins; *block* is what is known of it already (an empty text, a call's name)."""
+    """A block begins; *block* has what is known already, such as the name of a call."""
 
     index: int
     block: Block
@@ -85,7 +85,7 @@ class SignatureDelta:
 
 @attrs.frozen
 class InputDelta:
-    """More of a call's arguments as JSON text; parsed once, when the answer is whole."""
+    """More of a call's arguments as JSON text, which is parsed when the answer is complete."""
 
     index: int
     partial_json: str
@@ -107,7 +107,7 @@ class UsageUpdate:
 
 @attrs.frozen
 class Stop:
-    """The answer is whole."""
+    """The answer is complete."""
 
     reason: StopReason
 
@@ -128,7 +128,7 @@ ProviderEvent: TypeAlias = (
 
 @attrs.frozen
 class TurnStarted:
-    """A provider is being asked."""
+    """A provider call begins."""
 
     run_id: UUID
     turn: int
@@ -136,7 +136,7 @@ class TurnStarted:
 
 @attrs.frozen
 class Streamed:
-    """A provider's event, as it arrived."""
+    """An event of the provider, unchanged."""
 
     run_id: UUID
     turn: int
@@ -164,7 +164,7 @@ class ToolStarted:
 
 @attrs.frozen
 class ToolDenied:
-    """A tool call will not begin: a guardrail denies it."""
+    """A guardrail denied a tool call; it does not begin."""
 
     run_id: UUID
     turn: int
@@ -173,7 +173,7 @@ class ToolDenied:
 
 @attrs.frozen
 class ToolFinished:
-    """A tool call has ended, well or not, or was denied."""
+    """A tool call has succeeded, failed or was denied."""
 
     run_id: UUID
     turn: int
@@ -182,7 +182,7 @@ class ToolFinished:
 
 @attrs.frozen
 class AttemptRejected:
-    """A completion gate found that the run is not done yet, and it may try again."""
+    """A completion gate rejected the answer, and the model gets another attempt."""
 
     run_id: UUID
     turn: int

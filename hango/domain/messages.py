@@ -1,4 +1,4 @@
-"""Messages and the blocks they are made of, in the shape of the JSON API and the database."""
+"""Messages and their blocks, with the fields of the JSON API and the database."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hango.domain.values import JsonObject, new_id
 
 
 class StopReason(StrEnum):
-    """Why the model stopped, in one vocabulary for all providers."""
+    """Why the model stopped; the same values for all providers."""
 
     END_TURN = "end_turn"
     TOOL_USE = "tool_use"
@@ -56,7 +56,7 @@ class TextBlock:
 
 @attrs.frozen
 class ThinkingBlock:
-    """A model's reasoning; a signed one goes back to its provider byte for byte."""
+    """A model's reasoning; if signed, it is sent back to its provider unchanged."""
 
     TYPE: ClassVar = "thinking"
     thinking: str
@@ -65,7 +65,7 @@ class ThinkingBlock:
 
 @attrs.frozen
 class RedactedThinkingBlock:
-    """Reasoning the provider encrypted; opaque, and sent back as it came."""
+    """Reasoning that the provider encrypted; sent back unchanged."""
 
     TYPE: ClassVar = "redacted_thinking"
     data: str
@@ -73,7 +73,7 @@ class RedactedThinkingBlock:
 
 @attrs.frozen
 class ToolUseBlock:
-    """A tool call the model asked for.
+    """A tool call that the model requested.
 
     Attributes:
         input: the arguments; empty when `raw_input` is set.
@@ -91,7 +91,7 @@ class ToolUseBlock:
 
 @attrs.frozen
 class ToolResultBlock:
-    """What a tool call came to.
+    """The result of a tool call.
 
     Attributes:
         content: what the model sees; never empty for an error.
@@ -107,7 +107,7 @@ class ToolResultBlock:
 
 @attrs.frozen
 class OpaqueBlock:
-    """A block of one provider that hango does not read, kept so that it can be sent back to it."""
+    """A block in the format of one provider, kept so that it can be sent back to it."""
 
     TYPE: ClassVar = "opaque"
     provider: str
@@ -150,7 +150,7 @@ class NewMessage:
 
 @attrs.frozen
 class Message:
-    """A stored message: a `NewMessage` with its place in a session.
+    """A stored message: a `NewMessage` with its position in a session.
 
     Attributes:
         seq: orders the session's messages, from 1, without gaps.

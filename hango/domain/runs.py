@@ -1,4 +1,4 @@
-"""Runs: their states, how they fail, and what an execution comes to.
+"""Runs: their states, their errors, and the outcome of an execution.
 
 Rule: the state of a run changes only along `TRANSITIONS`; the guards of the SQL say the same.
 """
@@ -16,7 +16,7 @@ from hango.domain.messages import Block, NewMessage, StopReason, Usage
 
 
 class RunState(StrEnum):
-    """Where a run is; `TRANSITIONS` is the whole state machine."""
+    """The state of a run; see `TRANSITIONS`."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -26,7 +26,7 @@ class RunState(StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """Whether nothing can follow."""
+        """Whether the run has ended."""
         return not TRANSITIONS[self]
 
 
@@ -63,7 +63,7 @@ class ErrorCode(StrEnum):
 
 @attrs.frozen
 class RunError:
-    """Why a run failed: a stable code, and a sentence for people (bounded, no secrets)."""
+    """Why a run failed: a stable code, and a sentence for people, bounded and without secrets."""
 
     code: ErrorCode
     message: str
@@ -113,7 +113,7 @@ class Run:
 
 
 class OutcomeStatus(StrEnum):
-    """How an execution ended, in the words of the agent's doors."""
+    """How an execution ended, in the words of in-process runs."""
 
     DONE = "done"
     INCOMPLETE = "incomplete"
@@ -122,7 +122,7 @@ class OutcomeStatus(StrEnum):
 
 @attrs.frozen
 class RunOutcome:
-    """What an execution came to: everything its one terminal write stores.
+    """The outcome of an execution: all that its terminal write stores.
 
     Attributes:
         messages: still to be stored, oldest first: the run's input if no turn was stored yet, then
@@ -147,7 +147,7 @@ class RunOutcome:
 
 @attrs.frozen
 class TurnEnd:
-    """What the boundary of a turn stores.
+    """What is stored at the end of a turn.
 
     Attributes:
         turn: the turn that is finished, from 1; the run's `resume_turn` becomes this.
@@ -164,7 +164,7 @@ class TurnEnd:
 
 @attrs.frozen
 class Interrupted:
-    """The execution was cut short by cancel or drain: the row says which, at the settle.
+    """The execution was interrupted by a cancel or a drain; the run's row says which.
 
     Attributes:
         messages: what had arrived, as partial; stored only if the run ends here (cancelled).

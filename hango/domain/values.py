@@ -1,4 +1,4 @@
-"""Ids and JSON: what every other part of the vocabulary is made of."""
+"""Ids and JSON objects."""
 
 from __future__ import annotations
 

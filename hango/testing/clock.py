@@ -153,7 +153,7 @@ class LeaseClock(trio.abc.Clock):
                 self._clock.jump(due_in)
                 moved_at = time.monotonic()
             elif time.monotonic() > moved_at + _PATIENCE:
-                raise AssertionError("nobody waits for time to pass any more, and it did not come")
+                raise AssertionError("no task waits for time to pass, and it did not come")
         raise AssertionError(f"{_LONGEST:g} seconds have passed on the clock, and it did not come")
 
     def _others(self) -> Iterator[str]:
@@ -208,7 +208,7 @@ async def _rest(pools: Collection[Pool], others: Callable[[], Iterable[str]]) ->
         if not busy:
             return
         if time.monotonic() > give_up:
-            raise AssertionError(f"something goes on for ever: {', '.join(busy)}")
+            raise AssertionError(f"something never ends: {', '.join(busy)}")
 
 
 def _until_due() -> float:

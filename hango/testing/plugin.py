@@ -124,7 +124,7 @@ def _ended_by_sigterm(session: pytest.Session) -> Iterator[None]:
     """Let a session that is told to end, as by a time limit, do so as by Ctrl-C, its server with it."""
 
     def end(_: int, frame: FrameType | None) -> None:
-        session.shouldstop = "told to end"  # the test that runs may take the interrupt for its failure
+        session.shouldstop = "interrupted"  # the test that runs may take the interrupt for its failure
         handler = signal.getsignal(signal.SIGINT)  # within a trio run, trio's
         (handler if callable(handler) else signal.default_int_handler)(signal.SIGINT, frame)
 

@@ -136,7 +136,7 @@ def _tell_one(index: int, block: Block) -> Iterator[ProviderEvent]:
         case RedactedThinkingBlock() | ToolResultBlock() | OpaqueBlock():
             yield BlockStart(index, block)
         case _:  # tests need not be typed
-            raise AssertionError(f"{block!r} is no answer and no block")
+            raise AssertionError(f"{block!r} is neither an answer nor a block")
 
 
 def _halves(whole: str) -> tuple[str, str]:
