@@ -167,6 +167,8 @@ def time_to_json(time: datetime | None) -> str | None:
     return time.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
+NOT_A_BLOCK = "must be an object of type"
+
 # --- blocks --------------------------------------------------------------------------------
 
 _BLOCKS: Mapping[str, type[Block]] = {
@@ -236,7 +238,7 @@ def blocks_from_json(values: object) -> tuple[Block, ...]:
 def _block_from_json(value: object, field: str) -> Block:
     kind = value.get("type") if isinstance(value, dict) else None
     if not isinstance(value, dict) or not isinstance(kind, str) or kind not in _BLOCKS:
-        raise InvalidInput(f"must be an object of type {', '.join(_BLOCKS)}", field=field)
+        raise InvalidInput(f"{NOT_A_BLOCK} {', '.join(_BLOCKS)}", field=field)
     fields = {key: item for key, item in value.items() if key != "type"}
     try:
         return _converter.structure(fields, _BLOCKS[kind])

@@ -21,6 +21,7 @@ from hango.domain import (
     AgentDefinition,
     ApiKey,
     AuditEvent,
+    Block,
     Gate,
     Limits,
     Message,
@@ -116,12 +117,12 @@ _PLAIN_RUN_FIELDS = tuple(
 )
 
 
-def message(row: Row) -> Message:
-    """Read a row of ``messages``."""
+def message(row: Row, content: tuple[Block, ...] | None = None) -> Message:
+    """Read a row of ``messages``; *content* is that of the row, where it is known already."""
     usage = _loaded(row["usage"])
     return Message(
         **{name: row[name] for name in _PLAIN_MESSAGE_FIELDS},
-        content=blocks_from_json(_loaded(row["content"])),
+        content=blocks_from_json(_loaded(row["content"])) if content is None else content,
         usage=_converter.structure(usage, Usage) if usage is not None else None,
         stop_reason=_stop_reason(row),
     )

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from uuid import UUID
 
 import attrs
+import trio
 
 from hango.codec import blocks_to_json, clean_text, dump_json
 from hango.db.connections import Connection
 from hango.db.pool import Pool, execute
 from hango.db.queries import QUERIES
-from hango.domain import Block, Message, MessageRole, Scope, Session, new_id
+from hango.domain import Block, Message, MessageRole, Scope, Session, ToolUseBlock, new_id
 from hango.errors import NotFound, SessionBusy
 from hango.store import rows
 from hango.store.pages import MAX_PAGE_BYTES, Page
@@ -114,6 +115,7 @@ class Sessions:
             NotFound: there is no such session that *scope* may see.
             SessionBusy: a run of the session is queued or running.
         """
+        said = await _dumped(content)
 
         async def add(connection: Connection) -> Message:
             async with connection.transaction():
@@ -126,12 +128,19 @@ class Sessions:
                     session_id=session_id,
                     message_id=new_id(),
                     role=role,
-                    content=dump_json(blocks_to_json(content)),
+                    content=said,
                     user_id=scope.user_id,
                     audit_id=new_id(),
                 )
                 if not created:
                     raise SessionBusy("a run of this session is queued or running")
-                return rows.message(created[0])
+                return rows.message(created[0], content)
 
         return await self._pool.unit(add)
+
+
+async def _dumped(content: tuple[Block, ...]) -> str:
+    """Write blocks as JSON; in a thread where they may hold very many values."""
+    if any(isinstance(block, ToolUseBlock) for block in content):
+        return await trio.to_thread.run_sync(lambda: dump_json(blocks_to_json(content)))
+    return dump_json(blocks_to_json(content))

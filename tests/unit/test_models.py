@@ -97,6 +97,13 @@ def test_a_wrong_member_is_named(model: type[BaseModel], body: JsonObject, field
     assert str(refused.value)
 
 
+def test_a_refusal_names_the_blocks_that_are_taken() -> None:
+    """A conversation where text blocks belong is told which blocks do (W-L9)."""
+    with pytest.raises(InvalidInput, match=r"must be an object of type text$") as refused:
+        validate({"input": [{"role": "user", "content": "hi"}]}, NewRunBody)
+    assert refused.value.field == "input.0"
+
+
 @pytest.mark.parametrize("value", [None, [], "x", 3, True])
 def test_a_body_that_is_no_object_is_refused(value: object) -> None:
     """Only an object is a body."""

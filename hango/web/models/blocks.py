@@ -22,7 +22,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from hango.codec import blocks_from_json, blocks_to_json
+from hango.codec import NOT_A_BLOCK, blocks_from_json, blocks_to_json
 from hango.domain import (
     Block,
     JsonObject,
@@ -159,7 +159,7 @@ class ContentOf:
         return {"description": "A text, or blocks; not blank.", "anyOf": [text, blocks]}
 
     def _read(self, value: object) -> tuple[Block, ...]:
-        blocks = (TextBlock(value),) if isinstance(value, str) else _read_blocks(value)
+        blocks = (TextBlock(value),) if isinstance(value, str) else self._read_list(value)
         for index, block in enumerate(blocks):
             if not isinstance(block, self.kinds):
                 raise _invalid(f"must not be {block.TYPE} here", f"{index}.type")
@@ -167,16 +167,18 @@ class ContentOf:
             raise _invalid("must not be blank")
         return blocks
 
-
-def _read_blocks(value: object) -> tuple[Block, ...]:
-    if not isinstance(value, list):
-        raise _invalid("must be a string or a list of blocks")
-    if len(value) > MAX_BLOCKS:
-        raise _invalid(f"must be at most {MAX_BLOCKS} blocks")
-    try:
-        return blocks_from_json(value)
-    except InvalidInput as error:
-        raise _invalid(str(error), error.field) from None
+    def _read_list(self, value: object) -> tuple[Block, ...]:
+        if not isinstance(value, list):
+            raise _invalid("must be a string or a list of blocks")
+        if len(value) > MAX_BLOCKS:
+            raise _invalid(f"must be at most {MAX_BLOCKS} blocks")
+        try:
+            return blocks_from_json(value)
+        except InvalidInput as error:
+            reason = str(error)
+            if reason.startswith(NOT_A_BLOCK):  # name only the types that are taken here
+                reason = f"{NOT_A_BLOCK} {', '.join(kind.TYPE for kind in self.kinds)}"
+            raise _invalid(reason, error.field) from None
 
 
 def _invalid(reason: str, field: str = "") -> PydanticCustomError:
