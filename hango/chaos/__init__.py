@@ -1,8 +1,6 @@
-"""hango under deliberate failure: real worker processes, disturbed at random, and then the accounts.
+"""A test under faults: real worker processes, faults at random times, then checks.
 
-One rule: what is checked is what was really done.  The tools of the runs write down what they do in a
-journal that outlives any process; the verdict compares it with the database.
-
-``python -m hango.chaos`` runs it; `hango chaos` starts that.  What happens when is in `plan`,
-who does it in `storm`, to whom in `fleet`, `server` and `load`, what must hold afterwards in `verdict`.
+``python -m hango.chaos`` runs it, and `hango chaos` starts that.  `faults` and `scripts` draw from a
+seed what is done; `workers`, `postgres` and `load` do it; `checks` compares the database with a journal
+in which the model and the tools wrote what they really did.
 """

@@ -1,4 +1,4 @@
-"""`python -m hango.chaos`: what `hango chaos` becomes; see there for what is printed."""
+"""The command ``python -m hango.chaos``, which `hango chaos` becomes; see there for its output."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import attrs
 import trio
 
 from hango import config
-from hango.chaos.scenario import Options, Result, weather
-from hango.chaos.server import SETTINGS, Server
+from hango.chaos.postgres import SETTINGS, PrivatePostgres
+from hango.chaos.scenario import Options, Result, run_scenario
 from hango.embedded import embedded_postgres
 from hango.errors import ConfigError, EmbeddedPostgresError
 
@@ -23,18 +23,18 @@ VIOLATED, USAGE = 1, 2
 
 
 def main() -> int:
-    """Go through a storm; return the exit code."""
+    """Run a scenario; return the exit code."""
     options = _options()
     # as Ctrl-C, so that what was started is stopped
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         bindir = config.load(os.environ).pg_bindir
-        return _report(*_in_a_folder(options, bindir))
+        return _print_result(*_run_in_folder(options, bindir))
     except ConfigError as error:
-        _tell(*error.problems)
+        _report(*error.problems)
         return USAGE
     except EmbeddedPostgresError as error:
-        _tell(str(error))
+        _report(str(error))
         return VIOLATED
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
@@ -48,61 +48,61 @@ def _options() -> Options:
     return Options(**vars(parser.parse_args()))
 
 
-def _in_a_folder(options: Options, bindir: Path | None) -> tuple[Result, Path]:
-    """Return what came of it, and the folder it was in: left there if that is of interest."""
+def _run_in_folder(options: Options, bindir: Path | None) -> tuple[Result, Path]:
+    """Return the result and its folder, which is kept if there are violations."""
     folder = Path(tempfile.mkdtemp(prefix="hango-chaos-")).resolve()
-    # Postgres may have to run as somebody else, who has to get through to its own folder
+    # Postgres may run as another user, who has to reach its own folder in it
     folder.chmod(0o711)
     result = None
     try:
-        result = _weather(options, folder, bindir)
+        result = _run_on_postgres(options, folder, bindir)
     finally:
         if result is None or not result.violations:
             shutil.rmtree(folder)
     return result, folder
 
 
-def _weather(options: Options, folder: Path, bindir: Path | None) -> Result:
+def _run_on_postgres(options: Options, folder: Path, bindir: Path | None) -> Result:
     data_dir = folder / "data"
     with embedded_postgres(data_dir, bindir, SETTINGS) as dsn:
-        return trio.run(_until_told, options, folder, Server(data_dir, bindir, dsn))
+        return trio.run(_run_until_signal, options, folder, PrivatePostgres(data_dir, dsn, bindir))
 
 
-async def _until_told(options: Options, folder: Path, server: Server) -> Result:
-    """Do it, or stop in order when a signal says so.
+async def _run_until_signal(options: Options, folder: Path, postgres: PrivatePostgres) -> Result:
+    """Run the scenario; stop it in order at SIGINT or SIGTERM.
 
     Raises:
-        KeyboardInterrupt: one did.
+        KeyboardInterrupt: a signal stopped it.
     """
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_stop_at_signal, nursery.cancel_scope)
-        result = await weather(options, folder, server, _tell)
+        nursery.start_soon(_cancel_at_signal, nursery.cancel_scope)
+        result = await run_scenario(options, folder, postgres, _report)
         nursery.cancel_scope.cancel()
         return result
     raise KeyboardInterrupt
 
 
-async def _stop_at_signal(scope: trio.CancelScope) -> None:
+async def _cancel_at_signal(scope: trio.CancelScope) -> None:
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         await anext(signals)
         scope.cancel()
 
 
-def _report(result: Result, folder: Path) -> int:
+def _print_result(result: Result, folder: Path) -> int:
     numbers = {**attrs.asdict(result), "violations": len(result.violations)}
     for name, value in numbers.items():
-        print(name, value)  # noqa: T201 - the answer
+        print(name, value)  # noqa: T201 - the output
     for violation in result.violations:
-        _tell(f"violation: {violation}")
+        _report(f"violation: {violation}")
     if result.violations:
-        _tell(f"the journal, the logs and the database are left in {folder}")
+        _report(f"the journal, the logs and the database are left in {folder}")
         return VIOLATED
     return 0
 
 
-def _tell(*lines: str) -> None:
+def _report(*lines: str) -> None:
     for line in lines:
-        print(f"hango: {line}", file=sys.stderr, flush=True)  # noqa: T201 - what is not the answer
+        print(f"hango: {line}", file=sys.stderr, flush=True)  # noqa: T201 - progress and errors
 
 
 if __name__ == "__main__":

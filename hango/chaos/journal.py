@@ -1,7 +1,7 @@
-"""The journal: what the model and the tools really did, written so that it outlives them.
+"""The journal: what the model and the tools really did, in a file that outlives their processes.
 
-One rule: an entry is one write to a file opened for appending, made before whatever it tells of can be
-observed by anybody else; so a process that is killed has written all it did, and lines do not mix.
+Rule: an entry is one write to a file opened for appending, made before anything else can see what it
+tells.  So a process that is killed has written all it did, and lines of processes do not mix.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pathlib import Path
 import attrs
 
 
-class What(StrEnum):
-    """What an entry tells of."""
+class EntryKind(StrEnum):
+    """What an entry records."""
 
     ASKED = "asked"  # the model began an answer
-    REFUSED = "refused"  # the model refused a request, as one that may be repeated
-    BEGAN = "began"  # a tool's body began
-    DONE = "done"  # a tool's body came to its result
-    COUNTED = "counted"  # a counter of hango's was raised
+    REFUSED = "refused"  # the model refused a request with an error that is retried
+    BEGAN = "began"  # a tool function began
+    DONE = "done"  # a tool function has its result
+    COUNTED = "counted"  # a counter of hango was raised
 
 
 @attrs.frozen
@@ -31,14 +31,14 @@ class Entry:
 
     Attributes:
         subject: of the model, the tag of the run's script; of a tool, the run's id; else the counter.
-        turn, call: which; the call's place in the turn, from 0.
+        turn, call: which turn, and the call's place in it, from 0.
         since: when the pass of the event loop began in which it happened (wall clock, seconds).  A
-            process may have been frozen in it; what it does in its next pass, it does knowing the time.
+            process may be frozen within a pass; only in the next can it know how late it is.
         at: when it happened (wall clock, seconds).
         mark: of a result, its text, which no other result has; of a counter, by how much.
     """
 
-    what: What
+    kind: EntryKind
     subject: str
     turn: int = 0
     call: int = 0
@@ -49,7 +49,7 @@ class Entry:
 
 @attrs.define
 class Journal:
-    """The file *path*; opened when it is first written to."""
+    """The file *path*; opened at the first write."""
 
     path: Path
     _file: int | None = None
@@ -61,8 +61,8 @@ class Journal:
         os.write(self._file, json.dumps(attrs.astuple(entry)).encode() + b"\n")
 
     def read(self) -> Sequence[Entry]:
-        """Return all entries, in the order they were written; none before the first."""
+        """Return all entries in the order they were written; none before the first write."""
         if not self.path.exists():
             return []
         lines = self.path.read_text("utf-8").splitlines()
-        return [Entry(What(what), *rest) for what, *rest in map(json.loads, lines)]
+        return [Entry(EntryKind(kind), *rest) for kind, *rest in map(json.loads, lines)]

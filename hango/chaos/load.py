@@ -1,6 +1,6 @@
-"""The load: clients that ask for runs, and now and then take one back.
+"""The load: clients that request runs, and now and then cancel one.
 
-One rule: a client knows what it asked for.  It asks again, under the same key, until it has an answer.
+Rule: a client repeats a request, with the same idempotency key, until it has an answer.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from uuid import UUID
 import attrs
 import trio
 
-from hango.chaos.faults import Client, Order, Script
 from hango.chaos.plugin import PROVIDER
+from hango.chaos.scripts import ClientPlan, RunRequest, Script
 from hango.db.pool import Pool
 from hango.domain import Message, Role, Run, Scope, Session, TextBlock
 from hango.errors import SessionQueueFull, StoreUnavailable
@@ -25,15 +25,15 @@ from hango.store.sessions import Sessions
 
 T = TypeVar("T")
 
-SESSIONS = 12  # more than the workers can be disturbed at once, fewer than they could serve
-_MAX_LIVE = 5  # runs of a session, so that there is always work, and the end is not far
+SESSIONS = 12  # more than the faults hit at once, fewer than the workers could serve
+_MAX_LIVE = 5  # runs of a session, so that there is always work, and all of it ends soon
 _PAGE = 200
-_AGAIN = 0.1  # seconds
+_RETRY_DELAY = 0.1  # seconds
 
 
 @attrs.define(eq=False)
 class Load:
-    """The clients, one a session, and what they asked for.
+    """One client for each session, and what they requested.
 
     Attributes:
         scripts: of the runs, by tag.
@@ -41,7 +41,7 @@ class Load:
 
     _pool: Pool
     _scope: Scope
-    _clients: Sequence[tuple[Session, Client]]
+    _clients: Sequence[tuple[Session, ClientPlan]]
     scripts: dict[str, Script] = attrs.field(factory=dict)
 
     @classmethod
@@ -54,53 +54,53 @@ class Load:
         agent = await Agents(pool).create(tenant.id, new, actor=None)
         scope = owner.scope
         clients = [
-            (await Sessions(pool).create(scope, agent.id), Client.of(seed, f"s{number}"))
+            (await Sessions(pool).create(scope, agent.id), ClientPlan.of(seed, f"s{number}"))
             for number in range(1, SESSIONS + 1)
         ]
         return cls(pool, scope, clients)
 
     async def run(self) -> None:
-        """Ask for runs until cancelled; what has been asked for by then stays asked for."""
+        """Request runs until cancelled."""
         async with trio.open_nursery() as nursery:
             for session, client in self._clients:
-                nursery.start_soon(self._serve, nursery, session, client)
+                nursery.start_soon(self._run_client, nursery, session, client)
 
-    async def _serve(self, nursery: trio.Nursery, session: Session, client: Client) -> None:
+    async def _run_client(self, nursery: trio.Nursery, session: Session, client: ClientPlan) -> None:
         while True:
-            order = client.next()
-            await self._ask(nursery, session, order)
-            await trio.sleep(order.then)
+            request = client.next()
+            await self._send(nursery, session, request)
+            await trio.sleep(request.pause)
 
-    async def ask(self, nursery: trio.Nursery, pick: int) -> None:
-        """Let one client ask for a run out of turn."""
+    async def request_one(self, nursery: trio.Nursery, pick: int) -> None:
+        """Let one client make its next request at once."""
         session, client = self._clients[pick % len(self._clients)]
-        await self._ask(nursery, session, client.next())
+        await self._send(nursery, session, client.next())
 
-    async def _ask(self, nursery: trio.Nursery, session: Session, order: Order) -> None:
-        self.scripts[order.script.tag] = order.script
-        run = await _patiently(lambda: self._create(session, order.script))
-        if order.cancel_after is not None:
-            nursery.start_soon(self._cancel, run, order.cancel_after)
+    async def _send(self, nursery: trio.Nursery, session: Session, request: RunRequest) -> None:
+        self.scripts[request.script.tag] = request.script
+        run = await _retry(lambda: self._create(session, request.script))
+        if request.cancel_after is not None:
+            nursery.start_soon(self._cancel, run, request.cancel_after)
 
     async def _create(self, session: Session, script: Script) -> Run:
-        said = (TextBlock(script.text),)
+        prompt = (TextBlock(script.text),)
         created = await Runs(self._pool).create_once(
-            self._scope, session.id, said, key=script.tag, max_live=_MAX_LIVE
+            self._scope, session.id, prompt, key=script.tag, max_live=_MAX_LIVE
         )
         return created.run
 
-    async def _cancel(self, run: Run, after: float) -> None:
-        await trio.sleep(after)
-        await _patiently(lambda: Runs(self._pool).cancel(self._scope, run.id))
+    async def _cancel(self, run: Run, delay: float) -> None:
+        await trio.sleep(delay)
+        await _retry(lambda: Runs(self._pool).cancel(self._scope, run.id))
 
-    # --- what became of it ------------------------------------------------------------------
+    # --- what became of the runs ------------------------------------------------------------
 
     async def runs(self) -> Sequence[Run]:
-        """Return all runs, as they are now, newest first."""
+        """Return all runs as they are now, newest first."""
         found: list[Run] = []
         before: UUID | None = None
         stored = Runs(self._pool)
-        while page := await _patiently(partial(stored.list, self._scope, before=before, limit=_PAGE)):
+        while page := await _retry(partial(stored.list, self._scope, before=before, limit=_PAGE)):
             found += page
             before = page[-1].id
         return found
@@ -110,7 +110,7 @@ class Load:
         return sum(not run.state.terminal for run in await self.runs())
 
     async def messages(self) -> Sequence[Message]:
-        """Return all messages, those of a session together, oldest first."""
+        """Return all messages, session by session, oldest first."""
         return [message for session, _ in self._clients for message in await self._of(session)]
 
     async def _of(self, session: Session) -> Sequence[Message]:
@@ -122,10 +122,10 @@ class Load:
         return found
 
 
-async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask until there is a database that answers, and room."""
+async def _retry(call: Callable[[], Awaitable[T]]) -> T:
+    """Call until the database answers, and has room for the run."""
     while True:
         try:
-            return await ask()
+            return await call()
         except (StoreUnavailable, SessionQueueFull):
-            await trio.sleep(_AGAIN)
+            await trio.sleep(_RETRY_DELAY)

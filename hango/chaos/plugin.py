@@ -1,6 +1,6 @@
-"""The plug-in of the workers: a model that follows the scripts, tools that write down what they do.
+"""The plug-in of the workers: a model that follows the scripts, and tools that journal what they do.
 
-One rule: nothing is done that is not in the journal first.  ``CHAOS_JOURNAL`` names its file.
+Rule: nothing is done that is not in the journal first.  ``CHAOS_JOURNAL`` names its file.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from opentelemetry.metrics import Counter
 from opentelemetry.util.types import Attributes
 
 from hango import Plugins, Tool, ToolContext, tool
-from hango.chaos.faults import BROKEN, TOOLS, Script
-from hango.chaos.journal import Entry, Journal, What
+from hango.chaos.journal import Entry, EntryKind, Journal
+from hango.chaos.scripts import BROKEN, TOOLS, Script
 from hango.domain import (
     PromptMessage,
     ProviderEvent,
@@ -37,64 +37,64 @@ JOURNAL = "CHAOS_JOURNAL"
 PROVIDER = "chaos"
 
 
-class Passes(trio.abc.Instrument):
-    """Knows when the event loop's present pass began: then it last looked at the clock."""
+class LoopPasses(trio.abc.Instrument):
+    """Knows when the current pass of the event loop began: its last look at the clock."""
 
     def __init__(self) -> None:
         self.began = time.time()
 
     def after_io_wait(self, timeout: float) -> None:  # noqa: ARG002 - as trio calls it
-        """Take note of a new pass."""
+        """Note that a pass begins."""
         self.began = time.time()
 
 
 @attrs.define
-class Recorder:
-    """Writes entries, with their times."""
+class JournalWriter:
+    """Writes entries with their times."""
 
     journal: Journal
-    passes: Passes = attrs.field(factory=Passes)
+    passes: LoopPasses = attrs.field(factory=LoopPasses)
     _marks: itertools.count[int] = attrs.field(factory=itertools.count)
 
-    def wrote(self, what: What, subject: object, turn: int, call: int = 0, mark: str = "") -> None:
+    def write(self, kind: EntryKind, subject: object, turn: int, call: int = 0, mark: str = "") -> None:
         """Write an entry."""
         times = (self.passes.began, time.time())
-        self.journal.write(Entry(what, str(subject), turn, call, *times, mark))
+        self.journal.write(Entry(kind, str(subject), turn, call, *times, mark))
 
     def began(self, context: ToolContext) -> None:
-        """Write that a tool's body began."""
-        self.wrote(What.BEGAN, context.run_id, context.turn, context.ordinal)
+        """Write that a tool function began."""
+        self.write(EntryKind.BEGAN, context.run_id, context.turn, context.ordinal)
 
     def done(self, context: ToolContext) -> str:
-        """Write a tool's result, and return it: a text that no other call has for one."""
+        """Write a tool's result, and return it: a text that no other call returns."""
         mark = f"{os.getpid()}-{next(self._marks)}-{time.time_ns()}"
-        self.wrote(What.DONE, context.run_id, context.turn, context.ordinal, mark)
+        self.write(EntryKind.DONE, context.run_id, context.turn, context.ordinal, mark)
         return mark
 
 
 # --- the tools ------------------------------------------------------------------------------
 
 
-def make_tools(recorder: Recorder) -> Sequence[Tool]:
-    """Make the tools of `plan.TOOLS`."""
+def make_tools(writer: JournalWriter) -> Sequence[Tool]:
+    """Make the tools of `scripts.TOOLS`."""
 
     async def work(context: ToolContext, milliseconds: int) -> str:
-        """Be at work for a while; safe to run again as far as its effects say."""
-        recorder.began(context)
+        """Work for a while; safe to run again as far as its effects say."""
+        writer.began(context)
         await trio.sleep(milliseconds / 1000)
-        return recorder.done(context)
+        return writer.done(context)
 
     def crunch(context: ToolContext, milliseconds: int) -> str:
-        """Be at work for a while, in a thread that nobody can stop; safe to run again."""
-        recorder.began(context)
+        """Work for a while, in a thread that cannot be stopped; safe to run again."""
+        writer.began(context)
         time.sleep(milliseconds / 1000)
-        return recorder.done(context)
+        return writer.done(context)
 
     async def fail(context: ToolContext, milliseconds: int) -> str:
         """Fail after a while; safe to run again."""
-        recorder.began(context)
+        writer.began(context)
         await trio.sleep(milliseconds / 1000)
-        raise RuntimeError("as the script has it")
+        raise RuntimeError("as scripted")
 
     special: Mapping[str, Function] = {"crunch": crunch, "fail": fail}
     return [
@@ -107,11 +107,11 @@ def make_tools(recorder: Recorder) -> Sequence[Tool]:
 
 @attrs.define
 class Model:
-    """A model that reads the script in the prompt, and takes its time."""
+    """A model that answers by the script in the prompt."""
 
-    recorder: Recorder
+    writer: JournalWriter
     name: str = PROVIDER
-    _stumbled: set[tuple[str, int]] = attrs.field(factory=set)
+    _refused: set[tuple[str, int]] = attrs.field(factory=set)
     _fake: FakeProvider = attrs.field(init=False)
 
     @_fake.default
@@ -122,29 +122,33 @@ class Model:
     async def stream(self, request: ProviderRequest) -> AsyncIterator[AsyncIterator[ProviderEvent]]:
         """Answer by the script; see `hango.agent.ports.Provider`."""
         script = script_of(request)
-        await trio.lowlevel.checkpoint()  # as whoever opens a connection passes one
-        if self._stumbles(script, request.turn):
-            self.recorder.wrote(What.REFUSED, script.tag, request.turn)
-            raise ProviderError("as the script has it", code="429", retryable=True, retry_after=0.05)
-        self.recorder.wrote(What.ASKED, script.tag, request.turn)
+        await trio.lowlevel.checkpoint()  # as opening a connection does
+        if self._refuses(script, request.turn):
+            self.writer.write(EntryKind.REFUSED, script.tag, request.turn)
+            raise ProviderError("as scripted", code="429", retryable=True, retry_after=0.05)
+        self.writer.write(EntryKind.ASKED, script.tag, request.turn)
         async with (
             self._fake.stream(request) as events,
-            aclosing(_slowly(events, script.pause / 1000)) as slow,
+            aclosing(_slowly(events, script.milliseconds / 1000)) as slow,
         ):
             yield slow
 
-    def _stumbles(self, script: Script, turn: int) -> bool:
+    def _refuses(self, script: Script, turn: int) -> bool:
         place = (script.tag, turn)
-        if turn > len(script.turns) or not script.turns[turn - 1].stumbles or place in self._stumbled:
+        if (
+            turn > len(script.turns)
+            or not script.turns[turn - 1].refused_first
+            or place in self._refused
+        ):
             return False
-        self._stumbled.add(place)
+        self._refused.add(place)
         return True
 
 
 async def _slowly(
     events: AsyncIterator[ProviderEvent], seconds: float
 ) -> AsyncGenerator[ProviderEvent, None]:
-    """Spread *seconds* over the beginning of the answer, and over each block of it."""
+    """Spread *seconds* over the beginning of the answer and its events."""
     await trio.sleep(seconds / 2)
     async for event in events:
         await trio.sleep(seconds / 8)
@@ -152,7 +156,7 @@ async def _slowly(
 
 
 def script_of(request: ProviderRequest) -> Script:
-    """Return the script the request is about: the last thing a user said."""
+    """Return the script of the run: the last text of the user."""
     said = [
         (place, block.text)
         for place, message in enumerate(request.messages)
@@ -183,29 +187,29 @@ def _answer(request: ProviderRequest) -> Answer:
 # --- the counters ---------------------------------------------------------------------------
 
 
-class Heard(Counter):
-    """A counter whose increments are in the journal, too: a process that is killed exports none."""
+class JournaledCounter(Counter):
+    """A counter whose increments are in the journal too: a process that is killed exports none."""
 
     def __init__(self, counter: Counter, name: str, journal: Journal) -> None:
-        self._heard, self._called, self._journal = counter, name, journal
+        self._counter, self._called, self._journal = counter, name, journal
 
     def add(self, amount: float, attributes: Attributes = None, context: Context | None = None) -> None:
         """Raise the counter."""
-        self._journal.write(Entry(What.COUNTED, self._called, at=time.time(), mark=str(amount)))
-        self._heard.add(amount, attributes, context)
+        self._journal.write(Entry(EntryKind.COUNTED, self._called, at=time.time(), mark=str(amount)))
+        self._counter.add(amount, attributes, context)
 
 
 def register(plugins: Plugins) -> None:
-    """Register model and tools, and listen to the counters of the sweep and the fence."""
+    """Register model and tools, and journal the counters of the sweep and the fence."""
     journal = Journal(Path(os.environ[JOURNAL]))
-    recorder = Recorder(journal)
-    for made in make_tools(recorder):
+    writer = JournalWriter(journal)
+    for made in make_tools(writer):
         plugins.tool(made)
 
     def model() -> Model:
-        trio.lowlevel.add_instrument(recorder.passes)  # providers are made once the loop runs
-        return Model(recorder)
+        trio.lowlevel.add_instrument(writer.passes)  # providers are made once the loop runs
+        return Model(writer)
 
     plugins.provider(PROVIDER, model)
-    metrics.run_reclaimed = Heard(metrics.run_reclaimed, names.RUN_RECLAIMED, journal)
-    metrics.fence_rejected = Heard(metrics.fence_rejected, names.FENCE_REJECTED, journal)
+    metrics.run_reclaimed = JournaledCounter(metrics.run_reclaimed, names.RUN_RECLAIMED, journal)
+    metrics.fence_rejected = JournaledCounter(metrics.fence_rejected, names.FENCE_REJECTED, journal)

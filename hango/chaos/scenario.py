@@ -1,6 +1,6 @@
-"""The chaos run itself: a load, blows upon those who carry it, peace, and the accounts.
+"""The scenario: apply load, inject faults, wait for all runs to finish, check the invariants.
 
-One rule: nesting order is shutdown order; whatever happens, no process of ours is left.
+Nesting order is shutdown order: whatever happens, no process that it started is left.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ from pathlib import Path
 import attrs
 import trio
 
-from hango.chaos import checks as verdict
-from hango.chaos.faults import Blow, Kind, draw_blows
+from hango.chaos import checks
+from hango.chaos.faults import Fault, FaultKind, draw_faults
 from hango.chaos.journal import Journal
 from hango.chaos.load import Load
-from hango.chaos.server import Server, cut_listeners
-from hango.chaos.workers import LEASE, Fleet
+from hango.chaos.postgres import PrivatePostgres, cut_listeners
+from hango.chaos.workers import LEASE, Workers
 from hango.db.migrations import migrate
 from hango.db.pool import Pool, open_pool
 from hango.errors import StoreUnavailable
 from hango.store import invariants
 
-_LONGEST_PEACE = 180.0  # seconds; a run that was unlucky often waits a minute before it is taken up
-_LOOK_EVERY = 0.25  # seconds
-_TELL_EVERY = 5.0  # seconds
+# Seconds; a run that lost its worker often waits a minute before it is claimed again.
+_SETTLE_TIMEOUT = 180.0
+_POLL_INTERVAL = 0.25  # seconds
+_REPORT_INTERVAL = 5.0  # seconds
 
 
 @attrs.frozen
@@ -34,7 +35,7 @@ class Options:
     """What is asked for.
 
     Attributes:
-        seconds: how long to disturb.
+        seconds: how long faults are injected.
         workers: how many processes.
     """
 
@@ -45,7 +46,7 @@ class Options:
 
 @attrs.frozen
 class Result:
-    """What came of it, in numbers, and every violation in words."""
+    """What happened, in numbers, and every violation in words."""
 
     runs: int
     kills: int
@@ -57,114 +58,116 @@ class Result:
     violations: Sequence[str]
 
 
-async def weather(
-    options: Options, folder: Path, server: Server, tell: Callable[[str], None]
+async def run_scenario(
+    options: Options, folder: Path, postgres: PrivatePostgres, report: Callable[[str], None]
 ) -> Result:
-    """Go through a storm, and return the accounts.
+    """Run a scenario, and return what happened.
 
     Args:
-        options: which storm.
+        options: which scenario.
         folder: for the journal and the logs of the workers.
-        server: a Postgres of nobody else's, empty.
-        tell: is told of the progress, a line at a time.
+        postgres: an empty one, with no other users.
+        report: called with each line of progress.
     """
-    await migrate(server.dsn)
+    await migrate(postgres.dsn)
     journal = Journal(folder / "journal")
-    fleet = Fleet.of(options.workers, folder, server.dsn, journal.path)
-    async with open_pool(server.dsn) as pool, trio.open_nursery() as nursery:
-        storm = Storm(pool, fleet, await Load.prepare(pool, options.seed), server, tell)
-        nursery.start_soon(fleet.run)
-        await fleet.ready()
-        tell(f"{options.workers} workers are at work")
-        await storm.rage(draw_blows(options.seed, options.seconds, LEASE), options.seconds)
-        await storm.calm()
-        complaints = await fleet.close()
-        result = await storm.account(journal, complaints)
+    workers = Workers.of(options.workers, folder, postgres.dsn, journal.path)
+    async with open_pool(postgres.dsn) as pool, trio.open_nursery() as nursery:
+        load = await Load.prepare(pool, options.seed)
+        scenario = Scenario(pool, workers, load, postgres, report)
+        nursery.start_soon(workers.run)
+        await workers.wait_until_ready()
+        report(f"{options.workers} workers are at work")
+        faults = draw_faults(options.seed, options.seconds, LEASE)
+        await scenario.inject_faults(faults, options.seconds)
+        await scenario.settle()
+        problems = await workers.close()
+        result = await scenario.check(journal, problems)
         nursery.cancel_scope.cancel()
     return result
 
 
 @attrs.define(eq=False)
-class Storm:
-    """Who hits whom.
+class Scenario:
+    """The parts of a scenario, and its steps.
 
     Attributes:
-        hits: how many blows of each kind have been dealt.
+        injected: how many faults of each kind there were.
     """
 
     pool: Pool
-    fleet: Fleet
+    workers: Workers
     load: Load
-    server: Server
-    tell: Callable[[str], None]
-    hits: Counter[Kind] = attrs.field(factory=Counter)
+    postgres: PrivatePostgres
+    report: Callable[[str], None]
+    injected: Counter[FaultKind] = attrs.field(factory=Counter)
 
-    async def rage(self, blows: Sequence[Blow], seconds: float) -> None:
-        """Put on the load, and deal *blows*; return when *seconds* are over and the last has ended."""
+    async def inject_faults(self, faults: Sequence[Fault], seconds: float) -> None:
+        """Apply load and inject *faults*; return after *seconds*, when the last has ended."""
         begin = trio.current_time()
         async with trio.open_nursery() as clients:
             clients.start_soon(self.load.run)
-            clients.start_soon(self._tell_progress)
+            clients.start_soon(self._report_progress)
             async with trio.open_nursery() as nursery:
-                for blow in blows:
-                    await trio.sleep_until(begin + blow.at)
-                    nursery.start_soon(self._deal, blow, clients)
+                for fault in faults:
+                    await trio.sleep_until(begin + fault.at)
+                    nursery.start_soon(self._inject, fault, clients)
                 await trio.sleep_until(begin + seconds)
             clients.cancel_scope.cancel()
 
-    async def _deal(self, blow: Blow, clients: trio.Nursery) -> None:
-        match blow.kind:
-            case Kind.KILL:
-                await self.fleet.kill(blow.pick)
-            case Kind.PAUSE:
-                await self.fleet.pause(blow.pick, blow.lasts)
-            case Kind.DRAIN:
-                await self.fleet.drain(blow.pick)
-            case Kind.RESTART:
-                await self.server.restart(blow.lasts, harshly=bool(blow.pick % 2))
-            case Kind.DEAFEN:
-                await self._deafen(blow, clients)
-        self.hits[blow.kind] += 1
+    async def _inject(self, fault: Fault, clients: trio.Nursery) -> None:
+        match fault.kind:
+            case FaultKind.KILL:
+                await self.workers.kill(fault.pick)
+            case FaultKind.PAUSE:
+                await self.workers.pause(fault.pick, fault.duration)
+            case FaultKind.DRAIN:
+                await self.workers.drain(fault.pick)
+            case FaultKind.RESTART:
+                await self.postgres.restart(fault.duration, crash=bool(fault.pick % 2))
+            case FaultKind.CUT_LISTENERS:
+                await self._cut_listeners(fault, clients)
+        self.injected[fault.kind] += 1
 
-    async def _deafen(self, blow: Blow, clients: trio.Nursery) -> None:
+    async def _cut_listeners(self, fault: Fault, clients: trio.Nursery) -> None:
         try:
             await cut_listeners(self.pool)
         except StoreUnavailable:
-            return  # it is being restarted, and nobody hears anything anyway
-        await self.load.ask(clients, blow.pick)
+            return  # Postgres restarts, and no connection listens anyway
+        await self.load.request_one(clients, fault.pick)
 
-    async def _tell_progress(self) -> None:
+    async def _report_progress(self) -> None:
         begin = trio.current_time()
         while True:
-            await trio.sleep(_TELL_EVERY)
-            hits = ", ".join(f"{count} {kind}" for kind, count in sorted(self.hits.items()))
-            self.tell(f"{trio.current_time() - begin:.0f} s: {len(self.load.scripts)} runs; {hits}")
+            await trio.sleep(_REPORT_INTERVAL)
+            counts = ", ".join(f"{count} {kind}" for kind, count in sorted(self.injected.items()))
+            self.report(f"{trio.current_time() - begin:.0f} s: {len(self.load.scripts)} runs; {counts}")
 
-    async def calm(self) -> None:
-        """Leave everybody alone until all runs have ended; but not for ever."""
-        with trio.move_on_after(_LONGEST_PEACE):
-            told = -math.inf
+    async def settle(self) -> None:
+        """Wait, without faults, until all runs have ended; at most `_SETTLE_TIMEOUT`."""
+        with trio.move_on_after(_SETTLE_TIMEOUT):
+            reported_at = -math.inf
             while live := await self.load.live():
-                if trio.current_time() > told + _TELL_EVERY:
-                    self.tell(f"no more faults: {live} runs have not ended")
-                    told = trio.current_time()
-                await trio.sleep(_LOOK_EVERY)
+                if trio.current_time() > reported_at + _REPORT_INTERVAL:
+                    self.report(f"no more faults: {live} runs have not ended")
+                    reported_at = trio.current_time()
+                await trio.sleep(_POLL_INTERVAL)
 
-    async def account(self, journal: Journal, complaints: Sequence[str]) -> Result:
-        """Check database and journal."""
+    async def check(self, journal: Journal, problems: Sequence[str]) -> Result:
+        """Check the database and the journal."""
         entries, runs = journal.read(), await self.load.runs()
-        accounts = verdict.open_accounts(runs, await self.load.messages(), entries)
+        records = checks.collect_records(runs, await self.load.messages(), entries)
         broken = [
             f"{v.check}: session {v.session_id} run {v.run_id}: {v.what}"
             for v in await invariants.check(self.pool)
         ]
         return Result(
             runs=len(runs),
-            kills=self.hits[Kind.KILL],
-            pauses=self.hits[Kind.PAUSE],
-            restarts=self.hits[Kind.RESTART],
-            reclaims=verdict.reclaims(entries),
-            redriven_turns=sum(account.redriven for account in accounts),
-            rejected_writes=verdict.rejected_writes(entries),
-            violations=[*broken, *verdict.judge(accounts), *complaints],
+            kills=self.injected[FaultKind.KILL],
+            pauses=self.injected[FaultKind.PAUSE],
+            restarts=self.injected[FaultKind.RESTART],
+            reclaims=checks.reclaims(entries),
+            redriven_turns=sum(record.replayed_turns for record in records),
+            rejected_writes=checks.rejected_writes(entries),
+            violations=[*broken, *checks.check_runs(records), *problems],
         )

@@ -1,6 +1,7 @@
-"""The worker processes: started like a user's, started again whenever one ends, and hit.
+"""The worker processes of a scenario: started as a user's are, started again when one ends.
 
-One rule: a process ends because it was told to, or something is wrong with it.
+Rule: a worker ends by a signal, or by its watchdog after a pause; any other end is
+a problem.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from pathlib import Path
 import attrs
 import trio
 
-from hango.chaos.forks import Forks, Process, open_forks
+from hango.chaos.fork_server import ForkServer, WorkerProcess, open_fork_server
 from hango.chaos.plugin import JOURNAL
 
-LEASE = 2.0  # seconds; short, so that things happen, and far longer than a busy machine's hiccups
+LEASE = 2.0  # seconds; short, so that much happens, and far longer than a busy machine's pauses
 
 _SETTINGS: Mapping[str, str] = {
     "HANGO_ROLE": "worker",
@@ -26,16 +27,17 @@ _SETTINGS: Mapping[str, str] = {
     "HANGO_RUN_LEASE_TTL": f"{LEASE:g}s",
     "HANGO_RUN_RECLAIM_INTERVAL": "500ms",
     "HANGO_RUN_POLL_INTERVAL": "1s",
-    # a run may be unlucky any number of times, and is to succeed all the same
+    # a run may lose its worker any number of times, and must succeed all the same
     "HANGO_RUN_MAX_RECLAIMS": "0",
     # as long as the longest turn: some drains cut one short
     "HANGO_DRAIN_TIMEOUT": "1s",
     "HANGO_SESSION_IDLE_TIMEOUT": "2s",
 }
-_READY = "executing runs"
-_LONGEST_DRAIN = 60.0  # seconds, of which most would be a database that is away
-_PAUSE = 0.02  # seconds between two looks
-_AGAIN = 0.2  # seconds before a process that ended by itself is started again
+_READY = "executing runs"  # a line of its log
+_WATCHDOG = "Timeout ("  # what the watchdog writes before it ends the process
+_DRAIN_TIMEOUT = 60.0  # seconds, most of which a database that is away would take
+_PAUSE = 0.02  # seconds between two looks at a process
+_RESTART_DELAY = 0.2  # seconds before a worker that ended by itself is started again
 
 
 @attrs.define(eq=False)
@@ -43,16 +45,18 @@ class Worker:
     """One process.
 
     Attributes:
-        log: where it writes to.
-        told: the signal it was last told to end by.
-        frozen: it is stopped at the moment.
+        log: the file it writes to.
+        sent: the last signal that should end it.
+        paused: it is stopped now.
+        paused_before: it was stopped at least once.
     """
 
     name: str
-    process: Process
+    process: WorkerProcess
     log: Path
-    told: signal.Signals | None = None
-    frozen: bool = False
+    sent: signal.Signals | None = None
+    paused: bool = False
+    paused_before: bool = False
     _ready: bool = False
 
     @property
@@ -63,134 +67,149 @@ class Worker:
     @property
     def ready(self) -> bool:
         """Whether it executes runs."""
-        self._ready = self._ready or _READY in self.log.read_text("utf-8", "replace")
+        self._ready = self._ready or _READY in self._read_log()
         return self._ready and self.alive
 
+    @property
+    def ended_by_watchdog(self) -> bool:
+        """Whether it ended because its event loop stood still."""
+        return self.process.code == 1 and _WATCHDOG in self._read_log()
+
     def end(self, number: signal.Signals) -> None:
-        """Tell it to end."""
-        self.told = number
+        """Send it a signal that should end it."""
+        self.sent = number
         self.process.signal(number)
 
-    def complaint(self) -> str | None:
-        """Say what is wrong with how it ended; None if nothing is."""
-        code = self.process.code
-        log = self.log.read_text("utf-8", "replace")
-        where = f"worker {self.name} (its log: {self.log})"
+    def problem(self) -> str | None:
+        """Return what is wrong with how it ended; None if nothing is."""
+        log, code = self._read_log(), self.process.code
+        worker = f"worker {self.name} (its log: {self.log})"
         if "Traceback" in log or "unexpected error in hango" in log:
-            return f"{where} logged an unexpected error"
-        if self.told is signal.SIGTERM and code not in (0, -signal.SIGKILL):
-            return f"{where} was drained, and exited with {code}"
-        if self.told is None and _READY in log:
-            return f"{where} ended by itself, with {code}"
+            return f"{worker} logged an unexpected error"
+        if self.paused_before and self.ended_by_watchdog:
+            return None
+        if self.sent is signal.SIGTERM and code not in (0, -signal.SIGKILL):
+            return f"{worker} was drained, and exited with {code}"
+        if self.sent is None and _READY in log:
+            return f"{worker} ended by itself, with {code}"
         return None
+
+    def _read_log(self) -> str:
+        return self.log.read_text("utf-8", "replace")
 
 
 @attrs.define(eq=False)
-class Fleet:
-    """Some workers, each started again when it ends.
+class Workers:
+    """A number of workers, each started again when it ends.
 
     Attributes:
         size: how many.
         folder: for their logs.
-        complaints: what is wrong with how some of them ended.
+        problems: what was wrong with how some of them ended.
+        watchdog_exits: how many the watchdog ended.
+        workers: those that live.
     """
 
     size: int
     folder: Path
     _environment: Mapping[str, str]
-    complaints: list[str] = attrs.field(factory=list)
+    problems: list[str] = attrs.field(factory=list)
+    watchdog_exits: int = 0
     workers: list[Worker] = attrs.field(factory=list)
     _started: int = 0
     _closing: bool = False
 
     @classmethod
-    def of(cls, size: int, folder: Path, dsn: str, journal: Path) -> Fleet:
-        """Make a fleet on one database; nothing is started yet."""
+    def of(cls, size: int, folder: Path, dsn: str, journal: Path) -> Workers:
+        """Describe workers on one database; `run` starts them."""
         ours = {**_SETTINGS, "HANGO_DATABASE_URL": dsn, JOURNAL: str(journal)}
         foreign = ("HANGO_", "OPENAI_", "ANTHROPIC_", "OTEL_")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
         return cls(size, folder, {**kept, **ours})
 
     async def run(self) -> None:
-        """Keep the workers alive until `close`; cancelled, kill them."""
-        async with open_forks(self._environment) as forks, trio.open_nursery() as nursery:
+        """Keep the workers alive until `close`; when cancelled, kill them."""
+        async with open_fork_server(self._environment) as server, trio.open_nursery() as nursery:
             for _ in range(self.size):
-                nursery.start_soon(self._keep_one, forks)
+                nursery.start_soon(self._keep_one, server)
 
-    async def _keep_one(self, forks: Forks) -> None:
+    async def _keep_one(self, server: ForkServer) -> None:
         while not self._closing:
-            worker = await self._start(forks)
+            worker = await self._start(server)
             self.workers.append(worker)
             await worker.process.ended.wait()
             self.workers.remove(worker)
-            if complaint := worker.complaint():
-                self.complaints.append(complaint)
-            if worker.told is None:
-                await trio.sleep(_AGAIN)
+            self.watchdog_exits += worker.ended_by_watchdog
+            if problem := worker.problem():
+                self.problems.append(problem)
+            if worker.sent is None:
+                await trio.sleep(_RESTART_DELAY)
 
-    async def _start(self, forks: Forks) -> Worker:
+    async def _start(self, server: ForkServer) -> Worker:
         self._started += 1
         name = f"{self._started:03}"
         log = self.folder / f"worker-{name}.log"
         log.touch()
-        return Worker(name, await forks.start(log), log)
+        return Worker(name, await server.start(log), log)
 
-    # --- what is done to them ---------------------------------------------------------------
+    async def wait_until_ready(self) -> None:
+        """Wait until all execute runs."""
+        while sum(map(_is_working, self.workers)) < self.size:  # noqa: ASYNC110 - read in their logs
+            await trio.sleep(_PAUSE)
+
+    # --- faults -----------------------------------------------------------------------------
 
     async def kill(self, pick: int) -> None:
-        """Kill one without a word; rather one that is at work than one that is starting or frozen."""
-        worker = await self._one(pick, _at_work, _alive)
+        """Kill one; preferably one that works, and not one that starts or is paused."""
+        worker = await self._choose(pick, _is_working, _may_be_killed)
         worker.end(signal.SIGKILL)
 
     async def drain(self, pick: int) -> None:
         """Ask one to end in order."""
-        worker = await self._one(pick, _at_work)
+        worker = await self._choose(pick, _is_working)
         worker.end(signal.SIGTERM)
 
     async def pause(self, pick: int, seconds: float) -> None:
-        """Freeze one for *seconds*."""
-        worker = await self._one(pick, _at_work)
-        worker.frozen = True
+        """Stop one for *seconds*, as a frozen container is."""
+        worker = await self._choose(pick, _is_working)
+        worker.paused = worker.paused_before = True
         worker.process.signal(signal.SIGSTOP)
         try:
             await trio.sleep(seconds)
         finally:
             worker.process.signal(signal.SIGCONT)
-            worker.frozen = False
+            worker.paused = False
 
-    async def ready(self) -> None:
-        """Wait until all are at work."""
-        while sum(map(_at_work, self.workers)) < self.size:  # noqa: ASYNC110 - as they say in their logs
-            await trio.sleep(_PAUSE)
-
-    async def _one(self, pick: int, *wanted: Callable[[Worker], bool]) -> Worker:
-        """Wait for a worker that is as wanted, the first wish first."""
+    async def _choose(self, pick: int, *wanted: Callable[[Worker], bool]) -> Worker:
+        """Wait for a worker that is as wanted; the first criterion that any meets counts."""
         while True:
-            for wish in wanted:
-                if found := [worker for worker in self.workers if wish(worker)]:
+            for criterion in wanted:
+                if found := [worker for worker in self.workers if criterion(worker)]:
                     return found[pick % len(found)]
             await trio.sleep(_PAUSE)
 
+    # --- the end ----------------------------------------------------------------------------
+
     async def close(self) -> Sequence[str]:
-        """Let all end in order, and return the complaints."""
+        """Drain all, and return the problems."""
         self._closing = True
-        with trio.move_on_after(_LONGEST_DRAIN):
+        with trio.move_on_after(_DRAIN_TIMEOUT):
             async with trio.open_nursery() as nursery:
                 for worker in list(self.workers):
-                    nursery.start_soon(partial(self._retire, worker))
-        self.complaints += [f"worker {worker.name} does not end" for worker in self.workers]
-        return self.complaints
+                    nursery.start_soon(partial(self._drain_at_end, worker))
+        self.problems += [f"worker {worker.name} does not end" for worker in self.workers]
+        return self.problems
 
-    async def _retire(self, worker: Worker) -> None:
+    async def _drain_at_end(self, worker: Worker) -> None:
         while worker.alive and not worker.ready:  # noqa: ASYNC110 - another process gets ready
             await trio.sleep(_PAUSE)
         worker.end(signal.SIGTERM)
         await worker.process.ended.wait()
 
 
-def _at_work(worker: Worker) -> bool:
-    return worker.ready and not worker.frozen and worker.told is None
+def _is_working(worker: Worker) -> bool:
+    return worker.ready and not worker.paused and worker.sent is None
 
 
-def _alive(worker: Worker) -> bool:
-    return worker.alive and worker.told is not signal.SIGKILL
+def _may_be_killed(worker: Worker) -> bool:
+    return worker.alive and worker.sent is not signal.SIGKILL

@@ -1,4 +1,4 @@
-"""`hango chaos`: a short storm, and how it ends when it is not let alone."""
+"""`hango chaos`: a short scenario, and how it ends when a signal ends it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import psutil
 import pytest
 import trio
 
-from hango.chaos.__main__ import _report
+from hango.chaos.__main__ import _print_result
 from hango.chaos.scenario import Result
 
 from support.embedded import temporary_folder
@@ -27,7 +27,7 @@ NAMES = (
     "rejected_writes",
     "violations",
 )
-_LONGEST = 240.0  # seconds; after the storm all runs are finished, however busy the machine
+_LONGEST = 240.0  # seconds; after the faults all runs are finished, however busy the machine
 
 
 @pytest.fixture
@@ -37,8 +37,8 @@ def folder() -> Iterator[Path]:
         yield path
 
 
-async def storm(folder: Path, *words: str) -> Finished:
-    """Go through a storm in *folder*, told of a database that must not be touched."""
+async def run_chaos(folder: Path, *words: str) -> Finished:
+    """Run it in *folder*; the settings name a database that must not be touched."""
     settings = {
         "TMPDIR": str(folder),
         "HANGO_DATABASE_URL": "postgresql://nobody@localhost:1/nothing",
@@ -55,7 +55,7 @@ async def storm(folder: Path, *words: str) -> Finished:
     return Finished(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-def what_is_in(folder: Path) -> list[Path]:
+def files_of(folder: Path) -> list[Path]:
     """Return what was left."""
     return list(folder.iterdir())
 
@@ -63,9 +63,9 @@ def what_is_in(folder: Path) -> list[Path]:
 @pytest.mark.rule(3)
 @pytest.mark.rule(8)
 @pytest.mark.rule(26)
-async def test_nothing_is_lost_and_nothing_runs_twice_in_a_storm(folder: Path) -> None:
-    """Killed, frozen and drained workers, a restarted Postgres, lost doorbells: no violation."""
-    done = await storm(folder, "--seed", "1", "--seconds", "4", "--workers", "2")
+async def test_nothing_is_lost_and_nothing_runs_twice_under_faults(folder: Path) -> None:
+    """Killed, frozen and drained workers, a restarted Postgres, lost notifications: no violation."""
+    done = await run_chaos(folder, "--seed", "1", "--seconds", "4", "--workers", "2")
     assert done.code == 0, done.err
     lines = [line.split(" ") for line in done.out.splitlines()]
     assert [name for name, _ in lines] == list(NAMES)
@@ -76,15 +76,15 @@ async def test_nothing_is_lost_and_nothing_runs_twice_in_a_storm(folder: Path) -
     assert numbers["pauses"] >= 1
     assert numbers["restarts"] >= 1
     assert numbers["reclaims"] >= 1
-    assert what_is_in(folder) == []
+    assert files_of(folder) == []
 
 
-def test_what_was_violated_is_told_and_left_to_be_looked_at(
+def test_violations_are_printed_and_the_folder_is_kept(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """The number is on standard output, the words are on standard error, and the exit code is 1."""
     result = Result(9, 8, 7, 6, 5, 4, 3, ["run 1 was lost", "run 2 as well"])
-    assert _report(result, tmp_path) == 1
+    assert _print_result(result, tmp_path) == 1
     out, err = capsys.readouterr()
     assert out.splitlines() == [
         f"{name} {value}" for name, value in zip(NAMES, (9, 8, 7, 6, 5, 4, 3, 2), strict=True)
@@ -110,7 +110,7 @@ async def test_wrong_usage_is_2(words: list[str], settings: dict[str, str]) -> N
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-async def test_whatever_ends_it_no_worker_is_left(folder: Path, number: signal.Signals) -> None:
+async def test_no_worker_outlives_it(folder: Path, number: signal.Signals) -> None:
     """Told to end, it cleans up; killed, at least the workers end with it."""
     words = ("chaos", "--seed", "1", "--seconds", "60", "--workers", "2")
     async with started(*words, TMPDIR=str(folder)) as process:
@@ -121,6 +121,6 @@ async def test_whatever_ends_it_no_worker_is_left(folder: Path, number: signal.S
         code = await process.ended()
         if number is not signal.SIGKILL:
             assert code == 128 + signal.SIGINT
-            assert what_is_in(folder) == []
+            assert files_of(folder) == []
     _, alive = await trio.to_thread.run_sync(lambda: psutil.wait_procs(others, timeout=60))
     assert alive == []

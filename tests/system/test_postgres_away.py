@@ -95,14 +95,14 @@ def server() -> Iterator[PrivatePostgres]:
 @pytest.fixture(scope="module")
 def template(server: PrivatePostgres) -> Iterator[str]:
     """Have a migrated database in it."""
-    with template_database(server.url) as name:
+    with template_database(server.dsn) as name:
         yield name
 
 
 @pytest.fixture
 def database(server: PrivatePostgres, template: str) -> Iterator[str]:
     """Have a database of the test's own in it."""
-    with temporary_database(server.url, template) as url:
+    with temporary_database(server.dsn, template) as url:
         yield url
 
 

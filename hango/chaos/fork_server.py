@@ -1,12 +1,12 @@
-"""Where worker processes come from: a process that has imported hango, and forks one for each order.
+"""Starts worker processes fast: a process that has imported hango forks one for each request.
 
-One rule: what is forked is ``hango serve``, with a number, a log and an end of its own; only its
-imports were done before.  They take a second of a processor, and when a worker is killed each second,
-a small machine would do little else.  The orders come from standard input, and when that ends, as it
-does when whoever gave them dies, all workers end with it.
+A worker is ``hango serve`` with a process id, a log and an exit code of its own; only its imports are
+done already, which take a second of CPU time.  Killing a worker each second would else leave a small
+machine time for nothing but imports.
 
-An order is a line, the file to log to; the answers are lines, ``started 123`` and ``ended 123 -9``.
-`Forks` is the other end.
+Requests are lines of standard input, each the file to log to; the answers are lines ``started 123`` and
+``ended 123 -9``.  When standard input ends, as it does when the requesting process dies, all workers
+are killed.  `ForkServer` is the client.
 """
 
 from __future__ import annotations
@@ -26,50 +26,50 @@ from pathlib import Path
 import attrs
 import trio
 
-# By name: what hango is tested with must not know the command line otherwise than by starting it.
+# By name: this package may not import the command line.
 _COMMAND = ("hango.cli", "serve")
 _PRELOADED = ("hango.cli", "hango.chaos.plugin")
-_LOOK_EVERY = 0.02  # seconds between two looks at who has ended
+_WAIT_INTERVAL = 0.02  # seconds between two looks at which workers have ended
 
 
 def main() -> None:
-    """Fork workers until standard input ends; return at once in each of them, having served."""
+    """Fork workers until standard input ends; in a worker, return once it has served."""
     for module in _PRELOADED:
         importlib.import_module(module)
     alive: set[int] = set()
-    orders = b""
+    rest = b""
     while True:
-        if select.select([0], [], [], _LOOK_EVERY)[0]:
+        if select.select([0], [], [], _WAIT_INTERVAL)[0]:
             more = os.read(0, 4096)
             if not more:
                 break
-            *lines, orders = (orders + more).split(b"\n")
+            *lines, rest = (rest + more).split(b"\n")
             for log in lines:
                 pid = os.fork()
                 if not pid:
                     return _serve(log)
                 alive.add(pid)
-                _tell(f"started {pid}")
+                _answer(f"started {pid}")
         for pid, code in _ended(alive):
             alive.remove(pid)
-            _tell(f"ended {pid} {code}")
+            _answer(f"ended {pid} {code}")
     for pid in alive:
         os.kill(pid, signal.SIGKILL)
     return None
 
 
 def _ended(alive: set[int]) -> list[tuple[int, int]]:
-    looks = (os.waitpid(pid, os.WNOHANG) for pid in alive)
-    return [(pid, os.waitstatus_to_exitcode(status)) for pid, status in looks if pid]
+    states = (os.waitpid(pid, os.WNOHANG) for pid in alive)
+    return [(pid, os.waitstatus_to_exitcode(status)) for pid, status in states if pid]
 
 
-def _tell(line: str) -> None:
+def _answer(line: str) -> None:
     os.write(1, line.encode() + b"\n")
 
 
 def _serve(log: bytes) -> None:
-    """Be a worker: with nothing of the process it was forked from but what that had imported."""
-    os.setsid()  # Ctrl-C is for whoever runs the chaos
+    """Be a worker: keep nothing of the parent process but its imports."""
+    os.setsid()  # Ctrl-C is for the process that runs the scenario
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(os.open(log, os.O_WRONLY | os.O_APPEND), 1)
     os.dup2(1, 2)
@@ -78,15 +78,15 @@ def _serve(log: bytes) -> None:
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
-# --- the other end --------------------------------------------------------------------------
+# --- the client -----------------------------------------------------------------------------
 
 
 @attrs.define(eq=False)
-class Process:
-    """A worker's process.
+class WorkerProcess:
+    """A forked process.
 
     Attributes:
-        code: what it exited with, or the signal that ended it, negative; None while it lives.
+        code: its exit code, negative for a signal; None while it lives.
         ended: set once it has ended.
     """
 
@@ -95,34 +95,34 @@ class Process:
     ended: trio.Event = attrs.field(factory=trio.Event)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal, if it is still there."""
+        """Send it a signal, if it still lives."""
         if self.code is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
 
 @attrs.define(eq=False)
-class Forks:
+class ForkServer:
     """Starts workers."""
 
     _process: trio.Process
-    _turn: trio.Lock = attrs.field(factory=trio.Lock)
-    _alive: dict[int, Process] = attrs.field(factory=dict)
-    _started: list[Process] = attrs.field(factory=list)
-    _news: trio.Event = attrs.field(factory=trio.Event)
+    _starting: trio.Lock = attrs.field(factory=trio.Lock)
+    _alive: dict[int, WorkerProcess] = attrs.field(factory=dict)
+    _started: list[WorkerProcess] = attrs.field(factory=list)
+    _answered: trio.Event = attrs.field(factory=trio.Event)
 
-    async def start(self, log: Path) -> Process:
-        """Start one that logs to *log*, a file that is there."""
-        async with self._turn:
+    async def start(self, log: Path) -> WorkerProcess:
+        """Start a worker that logs to *log*, an existing file."""
+        async with self._starting:
             assert self._process.stdin  # noqa: S101 - for mypy: it was opened with one
             await self._process.stdin.send_all(os.fsencode(log) + b"\n")
             while not self._started:
-                await self._news.wait()
-                self._news = trio.Event()
+                await self._answered.wait()
+                self._answered = trio.Event()
             return self._started.pop()
 
-    async def listen(self) -> None:
-        """Take the answers."""
+    async def read_answers(self) -> None:
+        """Read what the server answers, until cancelled or its end."""
         assert self._process.stdout  # noqa: S101 - for mypy: it was opened with one
         rest = b""
         async for more in self._process.stdout:
@@ -130,11 +130,11 @@ class Forks:
             for line in lines:
                 self._take(*line.split())
 
-    def _take(self, what: bytes, pid: bytes, code: bytes = b"0") -> None:
-        if what == b"started":
-            process = self._alive[int(pid)] = Process(int(pid))
+    def _take(self, word: bytes, pid: bytes, code: bytes = b"0") -> None:
+        if word == b"started":
+            process = self._alive[int(pid)] = WorkerProcess(int(pid))
             self._started.append(process)
-            self._news.set()
+            self._answered.set()
         else:
             process = self._alive.pop(int(pid))
             process.code = int(code)
@@ -142,8 +142,8 @@ class Forks:
 
 
 @asynccontextmanager
-async def open_forks(environment: Mapping[str, str]) -> AsyncIterator[Forks]:
-    """Have a process that starts workers in *environment*; none of them outlives the context."""
+async def open_fork_server(environment: Mapping[str, str]) -> AsyncIterator[ForkServer]:
+    """Have a server that starts workers in *environment*; none of them outlives the context."""
     process = await trio.lowlevel.open_process(
         [sys.executable, "-m", __name__],
         env=environment,
@@ -151,11 +151,11 @@ async def open_forks(environment: Mapping[str, str]) -> AsyncIterator[Forks]:
         stdout=subprocess.PIPE,
         start_new_session=True,
     )
-    forks = Forks(process)
+    server = ForkServer(process)
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(forks.listen)
-            yield forks
+            nursery.start_soon(server.read_answers)
+            yield server
             nursery.cancel_scope.cancel()
     finally:
         with trio.CancelScope(shield=True):

@@ -1,4 +1,4 @@
-"""The verdict of a chaos run: it accepts what may happen, and finds what may not."""
+"""The checks of `hango chaos` accept what may happen, and find what may not."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from uuid import UUID
 import attrs
 import pytest
 
-from hango.chaos.checks import judge, open_accounts, reclaims, rejected_writes
-from hango.chaos.faults import Script
-from hango.chaos.journal import Entry, Journal, What
+from hango.chaos.checks import check_runs, collect_records, reclaims, rejected_writes
+from hango.chaos.journal import Entry, EntryKind, Journal
+from hango.chaos.scripts import Script
 from hango.domain import (
     Block,
     ErrorCode,
@@ -39,8 +39,8 @@ def at(second: float) -> datetime:
 class Story:
     """Two runs of a session: the first with a turn of two tools, the second with an answer only.
 
-    The first is asked at 1, answered at 2, its bodies begin at 3 and come to results at 4, the boundary
-    is at 5; it is asked again at 6 and ends at 7.  The second is asked at 11 and ends at 12.
+    The first is requested at 1, answered at 2, its tools begin at 3 and return at 4, the boundary is at
+    5; it is requested again at 6 and ends at 7.  The second is requested at 11 and ends at 12.
     """
 
     runs: list[Run]
@@ -48,17 +48,17 @@ class Story:
     journal: list[Entry]
 
     @property
-    def verdict(self) -> Sequence[str]:
-        """What the judge says."""
-        return judge(open_accounts(self.runs, self.messages, self.journal))
+    def violations(self) -> Sequence[str]:
+        """What the checks find."""
+        return check_runs(collect_records(self.runs, self.messages, self.journal))
 
     def asked(self, tag: str, turn: int, second: float) -> None:
-        """Let the model be asked."""
-        self.journal.append(Entry(What.ASKED, tag, turn, since=second, at=second))
+        """Let the model be called."""
+        self.journal.append(Entry(EntryKind.ASKED, tag, turn, since=second, at=second))
 
-    def body(self, what: What, call: int, second: float, mark: str = "") -> None:
-        """Let a body of the first run begin or come to a result."""
-        entry = Entry(what, str(self.runs[0].id), 1, call, since=second, at=second, mark=mark)
+    def tool(self, kind: EntryKind, call: int, second: float, mark: str = "") -> None:
+        """Let a tool of the first run begin or return."""
+        entry = Entry(kind, str(self.runs[0].id), 1, call, since=second, at=second, mark=mark)
         self.journal.append(entry)
 
     def change(self, number: int, **fields: object) -> None:
@@ -132,7 +132,7 @@ RESULTS = (ToolResultBlock("c0", "mark-0"), ToolResultBlock("c1", "mark-1"))
 
 @pytest.fixture
 def story() -> Story:
-    """Tell it as it should be."""
+    """Have runs as they should be."""
     one, two = run_of(1, "a 0 send:0+look:5 done", 2, 7), run_of(2, "b 0 done", 1, 12)
     told = Story(
         [one, two],
@@ -148,8 +148,8 @@ def story() -> Story:
     )
     told.asked("a", 1, 1)
     for call in (0, 1):
-        told.body(What.BEGAN, call, 3)
-        told.body(What.DONE, call, 4, f"mark-{call}")
+        told.tool(EntryKind.BEGAN, call, 3)
+        told.tool(EntryKind.DONE, call, 4, f"mark-{call}")
     told.asked("a", 2, 6)
     told.asked("b", 1, 11)
     return told
@@ -157,27 +157,27 @@ def story() -> Story:
 
 def test_what_should_be_is_accepted(story: Story) -> None:
     """Everything happened once, in its order."""
-    assert story.verdict == []
+    assert story.violations == []
 
 
 # --- what may happen ------------------------------------------------------------------------
 
 
-def _redriven(story: Story) -> None:
+def _replayed(story: Story) -> None:
     story.change(0, claim_epoch=2)
     story.asked("a", 1, 1.5)  # the first answer was lost
-    story.body(What.BEGAN, 1, 3.5)  # cut short once, and driven again
+    story.tool(EntryKind.BEGAN, 1, 3.5)  # cut short once, and replayed
 
 
 def _late_but_unaware(story: Story) -> None:
-    """Frozen between two steps of one pass of the loop, the body began when the turn was over."""
-    story.journal.append(Entry(What.BEGAN, str(story.runs[0].id), 1, 1, since=4.5, at=50))
+    """Frozen between two steps of one pass of the loop, the tool began when the turn was over."""
+    story.journal.append(Entry(EntryKind.BEGAN, str(story.runs[0].id), 1, 1, since=4.5, at=50))
 
 
 def _late_in_a_thread(story: Story) -> None:
     story.change(0, input=(TextBlock("a 0 send:0+crunch:5 done"),))
     story.say(1, CALLS[0], attrs.evolve(CALLS[1], name="crunch"))
-    story.body(What.BEGAN, 1, 50)
+    story.tool(EntryKind.BEGAN, 1, 50)
 
 
 def _cancelled(story: Story) -> None:
@@ -186,7 +186,7 @@ def _cancelled(story: Story) -> None:
 
 
 def _told_what_is_not_known(story: Story) -> None:
-    """The unsafe body was to begin, and whoever drove it was killed then: an error says so."""
+    """The worker was killed just before the unsafe tool began: an error says so."""
     story.change(0, claim_epoch=2)
     del story.journal[1:3]
     story.say(2, ToolResultBlock("c0", "it may have taken effect", is_error=True), RESULTS[1])
@@ -199,22 +199,22 @@ def _broken(story: Story) -> None:
 
 @pytest.mark.parametrize(
     "happens",
-    [_redriven, _late_but_unaware, _late_in_a_thread, _cancelled, _told_what_is_not_known, _broken],
+    [_replayed, _late_but_unaware, _late_in_a_thread, _cancelled, _told_what_is_not_known, _broken],
 )
 def test_what_may_happen_is_accepted(story: Story, happens: Callable[[Story], None]) -> None:
-    """A turn is driven again before its boundary; a process is late without being able to know it."""
+    """A turn is replayed before its boundary; a process is late without being able to know it."""
     happens(story)
-    assert story.verdict == []
+    assert story.violations == []
 
 
-def test_turns_that_were_driven_more_than_once_are_counted(story: Story) -> None:
+def test_replayed_turns_are_counted(story: Story) -> None:
     """Once each, whether the model or a tool was asked again, or both."""
-    accounts = open_accounts(story.runs, story.messages, story.journal)
-    assert [account.redriven for account in accounts] == [0, 0]
-    _redriven(story)
+    records = collect_records(story.runs, story.messages, story.journal)
+    assert [record.replayed_turns for record in records] == [0, 0]
+    _replayed(story)
     story.asked("b", 1, 11)
-    accounts = open_accounts(story.runs, story.messages, story.journal)
-    assert [account.redriven for account in accounts] == [1, 1]
+    records = collect_records(story.runs, story.messages, story.journal)
+    assert [record.replayed_turns for record in records] == [1, 1]
 
 
 # --- what may not ---------------------------------------------------------------------------
@@ -269,7 +269,7 @@ def _not_known_although_nobody_was_killed(story: Story) -> None:
     story.say(2, ToolResultBlock("c0", "it may have taken effect", is_error=True), RESULTS[1])
 
 
-def _bought_twice(story: Story) -> None:
+def _requested_twice(story: Story) -> None:
     story.change(0, claim_epoch=5)
     story.asked("a", 1, 2.5)
 
@@ -279,11 +279,11 @@ def _asked_too_often(story: Story) -> None:
 
 
 def _began_after_the_boundary(story: Story) -> None:
-    story.body(What.BEGAN, 1, 5.5)
+    story.tool(EntryKind.BEGAN, 1, 5.5)
 
 
 def _unsafe_twice(story: Story) -> None:
-    story.body(What.BEGAN, 0, 3.5)
+    story.tool(EntryKind.BEGAN, 0, 3.5)
 
 
 def _after_the_end(story: Story) -> None:
@@ -305,17 +305,20 @@ WRONG = [
     (_failed_otherwise, "it failed with"),
     (_a_turn_too_few, "it ended after 1 turns"),
     (_another_answer, "the answer of turn 1 is not the model's"),
-    (_a_result_of_nothing, "the result of look, call 1 of turn 1, is of no body"),
+    (_a_result_of_nothing, "the result of look, call 1 of turn 1 is of no tool"),
     (_a_result_too_few, "turn 1 has 1 results"),
-    (_a_body_that_never_ended, "the result of look, call 1 of turn 1, is of no body"),
-    (_an_error_of_nothing, "the result of look, call 1 of turn 1, is of no body"),
-    (_not_known_although_nobody_was_killed, "the result of send, call 0 of turn 1, is of no body"),
-    (_bought_twice, "turn 1 was asked for again"),
-    (_asked_too_often, "3 answers were asked for; 2 are stored, at most 0"),
+    (_a_body_that_never_ended, "the result of look, call 1 of turn 1 is of no tool"),
+    (_an_error_of_nothing, "the result of look, call 1 of turn 1 is of no tool"),
+    (
+        _not_known_although_nobody_was_killed,
+        "the result of send, call 0 of turn 1 is of no tool",
+    ),
+    (_requested_twice, "turn 1 was requested again"),
+    (_asked_too_often, "3 answers were requested; 2 are stored, at most 0"),
     (_began_after_the_boundary, "look, call 1 of turn 1, began after the turn's boundary"),
     (_unsafe_twice, "send, call 0 of turn 1, is unsafe and began 2 times"),
     (_after_the_end, "something was done for it after its end"),
-    (_before_its_turn, "was begun before"),
+    (_before_its_turn, "began before"),
 ]
 
 
@@ -325,8 +328,8 @@ def test_what_may_not_happen_is_found(
 ) -> None:
     """Each wrong is told in words, and nothing else is."""
     happens(story)
-    assert [line for line in story.verdict if what not in line] == []
-    assert story.verdict
+    assert [line for line in story.violations if what not in line] == []
+    assert story.violations
 
 
 # --- the journal ----------------------------------------------------------------------------
@@ -337,10 +340,10 @@ def test_counters_are_the_sum_over_all_processes(tmp_path: Path) -> None:
     one, other = Journal(tmp_path / "journal"), Journal(tmp_path / "journal")
     assert one.read() == []
     entries = [
-        Entry(What.COUNTED, "hango.run.reclaimed", mark="2"),
-        Entry(What.COUNTED, "hango.fence.rejected", mark="1"),
-        Entry(What.COUNTED, "hango.run.reclaimed", mark="1"),
-        Entry(What.ASKED, "a", 1, since=0.5, at=1.5),
+        Entry(EntryKind.COUNTED, "hango.run.reclaimed", mark="2"),
+        Entry(EntryKind.COUNTED, "hango.fence.rejected", mark="1"),
+        Entry(EntryKind.COUNTED, "hango.run.reclaimed", mark="1"),
+        Entry(EntryKind.ASKED, "a", 1, since=0.5, at=1.5),
     ]
     for number, entry in enumerate(entries):
         (one, other)[number % 2].write(entry)
@@ -350,5 +353,5 @@ def test_counters_are_the_sum_over_all_processes(tmp_path: Path) -> None:
 
 def test_scripts_are_read_off_the_runs(story: Story) -> None:
     """Nothing has to be remembered of what was asked for."""
-    accounts = open_accounts(story.runs, story.messages, story.journal)
-    assert accounts[0].script == Script.parse("a 0 send:0+look:5 done")
+    records = collect_records(story.runs, story.messages, story.journal)
+    assert records[0].script == Script.parse("a 0 send:0+look:5 done")
