@@ -26,6 +26,7 @@ from hango.domain import (
     Usage,
     joined_text,
 )
+from hango.domain.todos import read_todo
 from hango.domain.tools import UNKNOWN_TOOL
 from hango.errors import InvalidInput, VerifierError
 from hango.safe_errors import describe, format_frames
@@ -242,8 +243,13 @@ def all_todos_done(result: RunResult) -> Verdict:
 
 def _open(todos: Sequence[object]) -> list[str]:
     """Return the texts of the items that are not completed."""
-    return [
-        str(todo.get("text", "")) if isinstance(todo, Mapping) else str(todo)
-        for todo in todos
-        if not (isinstance(todo, Mapping) and todo.get("completed") is True)
-    ]
+    return [text for text, completed in map(_read, todos) if not completed]
+
+
+def _read(item: object) -> tuple[str, bool]:
+    """Return the text of an item and whether it is completed; what is no item is not."""
+    try:
+        todo = read_todo(item)
+    except ValueError:
+        return str(item.get("text", "")) if isinstance(item, Mapping) else str(item), False
+    return todo.text, todo.completed

@@ -8,21 +8,29 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TypeAlias, cast, get_type_hints
+from contextlib import suppress
+from functools import partial
+from types import SimpleNamespace
+from typing import Annotated, TypeAlias, cast, get_args, get_origin, get_type_hints
 
 import attrs
 from docstring_parser import DocstringStyle, ParseError, parse
-from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
 
 from hango.codec import clean_json
 from hango.domain import JsonObject, ToolContext
 from hango.errors import InvalidInput
+from hango.tools.schema import map_subschemas
 
 _CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=False, validate_default=False)
-
-# Where the keys of an object are names, and where values are data, not schemas.
-_NAMED = frozenset({"properties", "patternProperties", "$defs", "dependentSchemas"})
-_DATA = frozenset({"default", "const", "enum", "examples"})
 
 _PLAIN = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -74,17 +82,58 @@ def read_signature(function: Function) -> Signature:
         # only what was given, so that the function's own defaults stay its own
         return {str(fields[name].alias): getattr(values, name) for name in values.model_fields_set}
 
-    for name, text in documented.parameters.items():
+    if "properties" in schema:
+        _add_defaults(schema, function)
+    for name, text in {**_notes(function), **documented.parameters}.items():
         if name in schema.get("properties", {}):
             schema["properties"][name].setdefault("description", text)
     return Signature(documented.description, cast("JsonObject", _tidy(schema)), convert)
 
 
 def _hints(function: Function) -> Mapping[str, object]:
+    """Return the annotations of the parameters; what a tool returns need not be annotated truly."""
+    plain = _plain_function(function)
+    annotations = {k: v for k, v in getattr(plain, "__annotations__", {}).items() if k != "return"}
     try:
-        return get_type_hints(function, include_extras=True)
+        return get_type_hints(
+            SimpleNamespace(__annotations__=annotations),
+            globalns=getattr(plain, "__globals__", {}),
+            localns=_closure(plain),
+            include_extras=True,
+        )
     except (NameError, TypeError, AttributeError, SyntaxError) as error:
         raise InvalidInput(f"its annotations cannot be read: {error}") from None
+
+
+def _plain_function(function: object) -> object:
+    """Return the function inside partials, wrappers and objects that can be called."""
+    while isinstance(function, partial):
+        function = function.func
+    if not inspect.isroutine(function):
+        function = type(function).__call__
+    return inspect.unwrap(cast("Function", getattr(function, "__func__", function)))
+
+
+def _closure(function: object) -> dict[str, object]:
+    """Return the names a function uses from the function round it."""
+    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+    cells = getattr(function, "__closure__", None) or ()
+    found: dict[str, object] = {}
+    for name, cell in zip(names, cells, strict=True):
+        with suppress(ValueError):  # a name that has no value yet
+            found[name] = cell.cell_contents
+    return found
+
+
+def _notes(function: Function) -> Mapping[str, str]:
+    """Return the texts in annotations such as ``Annotated[str, "the title"]``, by parameter."""
+    return {
+        name: extra
+        for name, hint in _hints(function).items()
+        if get_origin(hint) is Annotated
+        for extra in get_args(hint)[1:]
+        if isinstance(extra, str)
+    }
 
 
 # --- the schema ----------------------------------------------------------------------------
@@ -114,42 +163,43 @@ def _annotation(parameter: inspect.Parameter, hints: Mapping[str, object]) -> ob
     if parameter.kind not in _PLAIN:
         raise InvalidInput(f"parameter {parameter} cannot be filled from a JSON object by name")
     if parameter.name not in hints:
-        raise InvalidInput(f"parameter {parameter.name} has no annotation")
-    if hints[parameter.name] is ToolContext:
+        hint = "; make the tool of a bound method: tool(...)(thing.method)"
+        more = hint if parameter.name in ("self", "cls") else ""
+        raise InvalidInput(f"parameter {parameter.name} has no annotation{more}")
+    annotation = hints[parameter.name]
+    if annotation is ToolContext:
         raise InvalidInput(f"ToolContext must be the first parameter, not {parameter.name}")
-    return hints[parameter.name]
+    if ToolContext in get_args(annotation):
+        text = "a ToolContext is the first parameter, annotated with that and nothing else"
+        raise InvalidInput(f"parameter {parameter.name}: {text}")
+    return annotation
 
 
 def _field(parameter: inspect.Parameter) -> object:
     if parameter.default is inspect.Parameter.empty:
         return Field(alias=parameter.name)
-    try:
-        clean_json(parameter.default)
-    except InvalidInput:  # JSON has no word for it, so the schema leaves it out
-        return Field(alias=parameter.name, default_factory=lambda: parameter.default)
-    return Field(alias=parameter.name, default=parameter.default)
+    return Field(alias=parameter.name, default_factory=lambda: parameter.default)
+
+
+def _add_defaults(schema: dict[str, object], function: Function) -> None:
+    """Add the defaults that can be written as JSON, as pydantic writes them."""
+    hints, properties = _hints(function), cast("dict[str, dict[str, object]]", schema["properties"])
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name in properties and parameter.default is not inspect.Parameter.empty:
+            with suppress(Exception):  # whatever a type's own code raises: there is no JSON for it
+                adapter: TypeAdapter[object] = TypeAdapter(hints[name])  # type: ignore[arg-type]  # data
+                written = adapter.dump_python(parameter.default, mode="json", warnings=False)
+                properties[name]["default"] = clean_json(written)
 
 
 def _tidy(schema: object) -> object:
     """Drop generated titles and close every object that lists its properties."""
-    match schema:
-        case list():
-            return [_tidy(item) for item in schema]
-        case dict():
-            tidy = {key: _tidy_value(key, value) for key, value in schema.items() if key != "title"}
-            if "properties" in tidy:
-                tidy.setdefault("additionalProperties", False)
-            return tidy
-        case _:
-            return schema
-
-
-def _tidy_value(key: str, value: object) -> object:
-    if key in _DATA:
-        return value
-    if key in _NAMED and isinstance(value, dict):
-        return {name: _tidy(item) for name, item in value.items()}
-    return _tidy(value)
+    if not isinstance(schema, dict):
+        return schema
+    tidy = map_subschemas({k: v for k, v in schema.items() if k != "title"}, _tidy)
+    if "properties" in tidy:
+        tidy.setdefault("additionalProperties", False)
+    return tidy
 
 
 def _violations(error: ValidationError) -> str:

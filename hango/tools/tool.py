@@ -21,7 +21,7 @@ from hango.domain.names import API_NAME, is_api_name
 from hango.domain.tools import NO_OUTPUT
 from hango.errors import InvalidInput, RegistrationError
 from hango.threads import Threads, is_async
-from hango.tools.schema import check_arguments, compile_schema
+from hango.tools.schema import check_arguments, compile_schema, inline_references
 from hango.tools.signature import Function, read_signature, takes_context
 
 
@@ -50,6 +50,8 @@ class Tool:
             a `Result`.
         timeout: seconds one call may take; None for the agent's or the process's limit, which holds
             also when it is the shorter one.
+        _accepts: a schema that calls are checked against instead, where a tool takes more than models
+            are shown.
     """
 
     name: str
@@ -59,8 +61,10 @@ class Tool:
     function: Function
     timeout: float | None = None
     _convert: Callable[[JsonObject], Mapping[str, object]] = attrs.field(default=dict, kw_only=True)
+    _accepts: JsonObject | None = attrs.field(default=None, kw_only=True)
     _takes_context: bool = attrs.field(init=False)
     _validator: Draft202012Validator = attrs.field(init=False)
+    _definition: ToolDefinition = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         """Check everything, and keep what the checks computed."""
@@ -70,6 +74,8 @@ class Tool:
             parameters = cast("JsonObject", clean_part(self.parameters))
             context = takes_context(self.function)
             validator = compile_schema(parameters)
+            if self._accepts is not None:
+                validator = compile_schema(self._accepts)
             effects = _effects(self.effects)
             description = clean_text(self.description)
         except (InvalidInput, ValueError, TypeError) as error:
@@ -79,6 +85,8 @@ class Tool:
         object.__setattr__(self, "effects", effects)
         object.__setattr__(self, "_takes_context", context)
         object.__setattr__(self, "_validator", validator)
+        definition = ToolDefinition(self.name, description, inline_references(parameters))
+        object.__setattr__(self, "_definition", definition)
 
     def _check(self) -> None:
         if type(self.name) is not str or not is_api_name(self.name):
@@ -87,8 +95,8 @@ class Tool:
             raise InvalidInput("it has no function that can be called")
         if inspect.isgeneratorfunction(self.function) or inspect.isasyncgenfunction(self.function):
             raise InvalidInput("it is a generator; a tool returns its result")
-        if self.timeout is not None and not (self.timeout > 0 and math.isfinite(self.timeout)):
-            raise InvalidInput("its timeout must be a number of seconds above 0")
+        if self.timeout is not None and not _is_duration(self.timeout):
+            raise InvalidInput(f"its timeout must be a number of seconds above 0, not {self.timeout!r}")
 
     @property
     def module(self) -> str:
@@ -98,7 +106,7 @@ class Tool:
     @property
     def definition(self) -> ToolDefinition:
         """Return the definition that is sent to a model."""
-        return ToolDefinition(self.name, self.description, self.parameters)
+        return self._definition
 
     @property
     def in_thread(self) -> bool:
@@ -148,6 +156,11 @@ def _as_text(value: object) -> str:
         return NO_OUTPUT
     # a subclass of str (an enum's, a template's) is taken as plain text
     return (str.__str__(value) or NO_OUTPUT) if isinstance(value, str) else dump_json(value)
+
+
+def _is_duration(seconds: object) -> bool:
+    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    return number and 0 < cast("float", seconds) < math.inf
 
 
 def _shown(name: object) -> str:

@@ -150,6 +150,26 @@ async def test_what_is_not_packed_as_declared_is_an_error(data: bytes, encoding:
         ("日本".encode("shift_jis"), "text/html; charset=Shift_JIS", "日本"),
         ("日本".encode("euc-jp"), "text/html;charset=EUC-JP", "日本"),
         ("ж".encode("koi8-r"), "text/html; charset=koi8-r", "ж"),
+        (b"\x80 \x93x\x94", "text/html; charset=iso-8859-1", "€ “x”"),
+        (b"\x80", "text/html; charset=us-ascii", "€"),
+        (b"\x80\xfe", "text/html; charset=iso-8859-9", "€ş"),
+        ("镕".encode("gbk"), "text/html; charset=gb2312", "镕"),
+        ("㐀".encode("gb18030"), "text/html; charset=GBK", "㐀"),
+        ("①髙".encode("cp932"), "text/html; charset=Shift_JIS", "①髙"),
+        ("①".encode("cp932"), "text/html; charset=x-sjis", "①"),
+        ("①".encode("cp932"), "text/html; charset=shiftjis", "①"),
+        (b"\x1b$)Cx", "text/html; charset=iso-2022-kr", "\x1b$)Cx"),
+        ("똠".encode("cp949"), "text/html; charset=euc-kr", "똠"),
+        ("똠".encode("cp949"), "text/html; charset=ks_c_5601-1987", "똠"),
+        ("㗎".encode("big5hkscs"), "text/html; charset=big5", "㗎"),
+        ("ก€".encode("cp874"), "text/html; charset=tis-620", "ก€"),
+        ("ж".encode("cp1251"), "text/html; charset=x-cp1251", "ж"),
+        ("é".encode("mac-roman"), "text/html; charset=x-mac-roman", "é"),
+        ("א".encode("iso8859-8"), "text/html; charset=iso-8859-8-i", "א"),
+        ("ü".encode("utf-16-le"), "text/plain; charset=unicode", "ü"),
+        ("ü".encode(), "text/plain; charset=unicode-1-1-utf-8", "ü"),
+        ("é".encode("cp850"), "text/plain; charset=cp850", "é"),
+        ("ü".encode("utf-32-le"), "text/plain; charset=utf-32", "ü"),
         ("ü".encode("utf-16"), "text/plain", "ü"),
         ("ü".encode("utf-16-be"), "text/plain; charset=utf-16be", "ü"),
         ("ü".encode("utf-32"), "text/plain", "ü"),
@@ -169,7 +189,10 @@ async def test_what_is_not_packed_as_declared_is_an_error(data: bytes, encoding:
     ],
 )
 def test_bytes_become_text(data: bytes, content_type: str, text: str | None) -> None:
-    """By mark, declaration or UTF-8; a codec that is no charset is not used, and NUL means binary."""
+    """By mark, declaration or UTF-8; a codec that is no charset is not used, and NUL means binary.
+
+    P7: a label is read as browsers read it.
+    """
     assert FetchedBody(data, truncated=False).text(content_type) == text
 
 

@@ -9,6 +9,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hango import RunResult, ToolCall, all_todos_done
 from hango.domain import Effects, JsonObject, Result
 from hango.tools.builtin.todowrite import make_todowrite
 
@@ -52,8 +53,8 @@ def test_the_model_is_told_its_shape() -> None:
     """Items of an id, a text and a bool, all of them needed; and that the list is replaced."""
     made = make_todowrite()
     assert made.parameters["required"] == ["todos"]
-    definitions = cast("dict[str, JsonObject]", made.parameters["$defs"])
-    items = definitions["Todo"]
+    todos = cast("dict[str, JsonObject]", made.definition.parameters["properties"])["todos"]
+    items = cast("JsonObject", todos["items"])
     fields = cast("dict[str, JsonObject]", items["properties"])
     assert {name: field["type"] for name, field in fields.items()} == {
         "id": "string",
@@ -78,12 +79,14 @@ def test_the_model_is_told_its_shape() -> None:
         [{}],
         [{"id": "1", "text": "draft"}],
         [{"id": "1", "completed": True}],
-        [{"text": "draft", "completed": True}],
+        [{"content": "draft", "status": "done"}],
+        [{"content": "draft", "status": True}],
+        [{"content": 5, "status": "completed"}],
+        [{"text": "draft", "status": "completed", "completed": "true"}],
         [DRAFT | {"completed": "true"}],
         [DRAFT | {"completed": "false"}],
         [DRAFT | {"completed": 1}],
         [DRAFT | {"completed": None}],
-        [DRAFT | {"id": 1}],
         [DRAFT | {"text": None}],
         [DRAFT, CHECK | {"completed": "no"}],
     ],
@@ -93,6 +96,27 @@ async def test_what_is_no_list_of_todos_is_not_written(todos: object) -> None:
     with counting("todowrite", "invalid_arguments"):
         result = await call(VIEW, "todowrite", todos=todos)
     assert result.is_error
+
+
+@pytest.mark.parametrize(
+    ("item", "line"),
+    [
+        (DRAFT | {"id": 1}, "[x] draft"),
+        (DRAFT | {"priority": "high", "activeForm": "Drafting"}, "[x] draft"),
+        ({"text": "draft", "completed": False}, "[ ] draft"),
+        ({"content": "draft", "status": "completed", "activeForm": "Drafting"}, "[x] draft"),
+        ({"content": "draft", "status": "in_progress", "id": "1"}, "[ ] draft"),
+        ({"content": "draft", "status": "pending", "completed": True}, "[x] draft"),
+    ],
+)
+async def test_what_models_are_used_to_write_is_written(item: object, line: str) -> None:
+    """P8: a number as id, more keys, or the shape of other agents' tools; the gate reads the same."""
+    assert await write(item) == Result(line)
+    assert (await call(VIEW, "todowrite", todos=[item], merge=True)).for_llm == line
+    verdict = all_todos_done(
+        RunResult("", (ToolCall("todowrite", {"todos": [item]}, line, is_error=False),))
+    )
+    assert verdict[0] is line.startswith("[x]")
 
 
 @pytest.mark.rule(18)

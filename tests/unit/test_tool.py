@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from enum import Enum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 from uuid import UUID
 
 import pytest
 from pydantic import BaseModel, Field
 
-from hango.domain import Effects, Scope, ToolContext
+from hango.domain import Effects, JsonObject, Scope, ToolContext
 from hango.errors import RegistrationError
-from hango.tools import tool
+from hango.tools import Tool, tool
+from hango.tools.signature import Function
 
 from support.tools import call_one
 
@@ -90,6 +93,9 @@ async def test_any_name_may_be_a_parameter(name: str) -> None:
     exec(f"def f({name}: int, p1: int = 0) -> int: return {name} + p1", space)  # noqa: S102  # many names
     made = tool(effects=Effects.READ_ONLY)(space["f"])
     assert (await call_one(made, **{name: 4})).for_llm == "4"
+
+
+ABSENT = object()
 
 
 class Colour(Enum):
@@ -187,6 +193,82 @@ async def test_a_default_that_is_not_json_is_left_out_of_the_schema() -> None:
 
     assert "default" not in json.dumps(pick.parameters)
     assert (await call_one(pick)).for_llm == "true"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default", "written"),
+    [
+        (Colour, Colour.RED, "red"),
+        (datetime, datetime(2020, 1, 1, tzinfo=UTC), "2020-01-01T00:00:00Z"),
+        (date, date(2020, 1, 1), "2020-01-01"),
+        (Decimal, Decimal("0.10"), "0.10"),
+        (
+            Line,
+            Line(Point(x=1), [date(2020, 1, 1)]),
+            {"start": {"x": 1, "title": "origin"}, "days": ["2020-01-01"]},
+        ),
+        (tuple[int, ...], (1, 2), [1, 2]),
+        (float, math.nan, ABSENT),
+        (int | None, None, None),
+    ],
+)
+async def test_a_default_is_written_as_pydantic_does(
+    annotation: object, default: object, written: object
+) -> None:
+    """N05: an enum, a date, a decimal, a dataclass; and the function gets its own."""
+
+    def pick(value: object = default) -> bool:
+        return value is default
+
+    pick.__annotations__["value"] = annotation
+    made = tool(effects=Effects.READ_ONLY)(pick)
+    properties = cast("dict[str, JsonObject]", made.parameters["properties"])
+    assert properties["value"].get("default", ABSENT) == written
+    assert (await call_one(made)).for_llm == "true"
+
+
+def test_a_text_in_an_annotation_describes_its_parameter() -> None:
+    """W-L6: the docstring's own words win."""
+
+    @tool(effects=Effects.READ_ONLY)
+    def read(number: Annotated[str, "a number"], page: Annotated[int, "which page"] = 1) -> None:  # noqa: D417  # its annotation says it
+        """Read.
+
+        Args:
+            number: Of the article.
+        """
+
+    properties = cast("dict[str, JsonObject]", read.parameters["properties"])
+    assert properties["number"]["description"] == "Of the article."
+    assert properties["page"]["description"] == "which page"
+
+
+async def test_annotations_are_read_as_far_as_they_are_needed() -> None:
+    """N11: what is returned is not, and names of the function round it are known."""
+    local = Colour
+
+    @tool(effects=Effects.READ_ONLY)
+    def paint(colour: local) -> Money:  # type: ignore[name-defined, valid-type]  # noqa: F821  # for checkers only
+        return local(colour).name
+
+    assert (await call_one(paint, colour="red")).for_llm == "RED"
+
+
+class Spoken:
+    """An object whose call is async."""
+
+    async def __call__(self, context: ToolContext, text: str = "said") -> str:
+        """Say *text*."""
+        return f"{context.call_id} {text}"
+
+
+@pytest.mark.rule(19)
+@pytest.mark.parametrize("function", [Spoken(), Spoken().__call__, functools.partial(Spoken())])
+async def test_whatever_is_async_is_awaited(function: Function) -> None:
+    """A tool's function may be an object, or a partial of one; both are looked into."""
+    made = Tool("t", "", {"type": "object"}, Effects.READ_ONLY, function)
+    assert (await call_one(made, text="hi")).for_llm == "c1 hi"
+    assert not made.in_thread
 
 
 async def test_the_context_is_given_and_not_part_of_the_schema() -> None:
@@ -302,10 +384,29 @@ def test_a_function_that_cannot_be_called_by_a_model_is_refused(function: Callab
         tool(effects=Effects.READ_ONLY, name="broken")(function)
 
 
-@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf")])
+def method(self, city: str) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001, D103  # as in a class
+    del self, city
+
+
+def maybe_context(context: ToolContext | None, city: str) -> None:  # noqa: D103
+    del context, city
+
+
+@pytest.mark.parametrize(
+    ("function", "hint"),
+    [(method, "bound method"), (maybe_context, "ToolContext is the first parameter")],
+)
+def test_a_common_mistake_is_named(function: Function, hint: str) -> None:
+    """W-L5: with what to do, not in the words of a library."""
+    with pytest.raises(RegistrationError, match=hint) as raised:
+        tool(effects=Effects.READ_ONLY)(function)
+    assert "pydantic" not in str(raised.value)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), "5s", True])
 def test_a_timeout_is_a_number_of_seconds(timeout: float) -> None:
-    """A tool without end would hold its run."""
-    with pytest.raises(RegistrationError, match="timeout"):
+    """W-L5: a tool without end would hold its run."""
+    with pytest.raises(RegistrationError, match="timeout must be a number of seconds above 0, not "):
         tool(effects=Effects.READ_ONLY, name="t", timeout=timeout)(lambda: None)
 
 

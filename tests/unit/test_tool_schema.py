@@ -98,3 +98,85 @@ def test_many_ways_through_a_schema_are_checked_in_no_time() -> None:
         f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(60)
     }
     made_of({"type": "object", "$defs": defs | {"d60": {"type": "null"}}})
+
+
+UNIT: JsonObject = {"enum": ["c", "f"], "type": "string"}
+ITS_UNIT: JsonObject = {"$ref": "#/$defs/Unit"}
+TREE: JsonObject = {"type": "object", "properties": {"next": {"$ref": "#/$defs/Tree"}}}
+
+
+def properties(named: JsonObject, key: str = "$defs", **definitions: JsonObject) -> JsonObject:
+    """Return the schema of an object with these properties, and definitions."""
+    return {"type": "object", "properties": named, **({key: definitions} if definitions else {})}
+
+
+@pytest.mark.parametrize(
+    ("schema", "sent"),
+    [
+        (properties({"unit": ITS_UNIT}, Unit=UNIT), properties({"unit": UNIT})),
+        (
+            properties({"unit": {**ITS_UNIT, "default": "c"}}, Unit={**UNIT, "description": "A unit"}),
+            properties({"unit": {**UNIT, "description": "A unit", "default": "c"}}),
+        ),
+        (
+            properties({"unit": {**ITS_UNIT, "maxLength": 1}}, Unit=UNIT),
+            properties({"unit": {"allOf": [UNIT], "maxLength": 1}}),
+        ),
+        (
+            properties(
+                {"lines": {"type": "array", "items": {"$ref": "#/definitions/Line"}}},
+                "definitions",
+                Line=properties({"unit": {"$ref": "#/definitions/Unit"}}),
+                Unit=UNIT,
+            ),
+            properties({"lines": {"type": "array", "items": properties({"unit": UNIT})}}),
+        ),
+        (
+            properties({"tree": {"$ref": "#/$defs/Tree"}, "unit": ITS_UNIT}, Tree=TREE, Unit=UNIT),
+            properties({"tree": {"$ref": "#/$defs/Tree"}, "unit": UNIT}, Tree=TREE),
+        ),
+        (
+            properties({"a": {"const": ITS_UNIT}, "$ref": ITS_UNIT}, Unit=UNIT),
+            properties({"a": {"const": ITS_UNIT}, "$ref": UNIT}),
+        ),
+        (
+            properties(
+                {"pet": {"discriminator": {"mapping": {"c": "#/$defs/Unit"}}, "oneOf": [ITS_UNIT]}},
+                Unit=UNIT,
+            ),
+            properties({"pet": {"oneOf": [UNIT]}}),
+        ),
+    ],
+)
+def test_references_are_written_out_before_a_schema_is_sent(
+    schema: JsonObject, sent: JsonObject
+) -> None:
+    """N02: many servers drop or refuse them; recursive ones stay, and data is not looked into."""
+    made = made_of(schema)
+    assert made.definition.parameters == sent
+    assert made.parameters == schema
+
+
+def chain(length: int, *names: str) -> JsonObject:
+    """Return a schema of definitions each of which has the next one in every property of *names*."""
+    definitions = {
+        f"d{n}": properties({name: {"$ref": f"#/$defs/d{n + 1}"} for name in names})
+        for n in range(length)
+    }
+    start = properties({"a": {"$ref": "#/$defs/d0"}})
+    return {**start, "$defs": {**definitions, f"d{length}": UNIT}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        properties({"next": {"$ref": "#"}}),
+        properties({"a": UNIT, "b": {"$ref": "#/properties/a"}}),
+        chain(30, "a", "b"),
+        chain(300, "a"),
+    ],
+    ids=["root", "pointer", "exponential", "deep"],
+)
+def test_what_cannot_be_written_out_is_sent_as_it_is(schema: JsonObject) -> None:
+    """N02: references to other places, and what would grow without measure."""
+    assert made_of(schema).definition.parameters == schema

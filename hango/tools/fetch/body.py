@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 import attrs
 
 from hango.errors import InvalidInput
+from hango.tools.fetch.charsets import find_codec
 
 # A packed body is longer than its content only by its frame; more is a stream that goes nowhere.
 MAX_OVERHEAD = 64 * 1024  # bytes
@@ -30,13 +31,7 @@ _TEXT_TYPE = re.compile(
     r"|application/(?:javascript|ecmascript|x-javascript|json-seq|jsonl|ndjson|x-ndjson|x-yaml|toml"
     r"|graphql|sql|x-sh|x-www-form-urlencoded|rtf|xhtml|problem\+json)|image/svg\+xml|message/.+"
 )
-_CHARSET = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9_:-]{1,40})""", re.IGNORECASE)
-# The codecs that read any bytes as text; Python knows others, which compress, escape or refuse.
-# https://encoding.spec.whatwg.org/#names-and-labels
-_CHARSETS = re.compile(
-    r"utf-(8|16|32)(-[lb]e)?|koi8-[ru]|gb(2312|k|18030)|big5(hkscs)?|euc_(jp|kr)|iso2022_jp|shift_jis"
-    r"|mac-(roman|cyrillic)|tis-620|cp(437|8(50|52|66|74)|932|949|125[0-8])|iso8859-\d{1,2}"
-)
+_CHARSET = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9_:.+-]{1,40})""", re.IGNORECASE)
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16's, which it begins with
@@ -44,7 +39,7 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_WITHOUT_MARK = {"utf-16": "utf-16-le", "utf-32": "utf-32-le"}  # Python asks for a mark
+_WITHOUT_MARK = {"utf-32": "utf-32-le"}  # Python asks for a mark
 
 
 @attrs.frozen
@@ -92,12 +87,8 @@ def _charset(data: bytes, content_type: str) -> str:
         if data.startswith(mark):
             return name
     declared = _CHARSET.search(content_type)
-    try:
-        name = codecs.lookup(declared[1]).name if declared else "utf-8"
-    except LookupError:
-        return "utf-8"
-    name = _WITHOUT_MARK.get(name, name)
-    return name if _CHARSETS.fullmatch(name) else "utf-8"
+    name = (find_codec(declared[1]) if declared else None) or "utf-8"
+    return _WITHOUT_MARK.get(name, name)
 
 
 # --- unpacking ------------------------------------------------------------------------------
