@@ -21,9 +21,9 @@ from hango.safe_errors import flatten
 from hango.signals import watch_signals
 from hango.store import Stores
 from hango.web.app import WebApp, WebSettings, create_app
-from hango.web.connection_limits import ConnectionLimits
 from hango.web.models.requests import Registered
 from hango.web.server import serve as serve_web
+from hango.web.server.limits import ConnectionLimits
 
 # Seconds that a shutdown may take beyond HANGO_DRAIN_TIMEOUT: 5 to release interrupted runs, the rest
 # to close connections.

@@ -15,9 +15,9 @@ import trio
 from hango.store import Stores
 from hango.testing.clock import autojumping
 from hango.web.app import WebSettings, create_app
-from hango.web.connection_limits import ConnectionLimits
 from hango.web.run_waiter import RunWaiter
 from hango.web.server import serve
+from hango.web.server.limits import ConnectionLimits
 
 
 @attrs.frozen

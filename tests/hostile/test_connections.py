@@ -24,7 +24,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from hango.db.pool import Pool
 from hango.domain import Role
-from hango.web.connection_limits import ConnectionLimits
+from hango.web.server.limits import ConnectionLimits
 
 from support.api import SETTINGS, Api, serving
 

@@ -18,8 +18,8 @@ from hango.store.queue import RunQueue
 from hango.testing.plugin import SeededTenant, make_seeded_tenant, sql
 from hango.testing.serving import Server, running_server
 from hango.web.app import WebSettings
-from hango.web.connection_limits import ConnectionLimits
 from hango.web.models.requests import Registered
+from hango.web.server.limits import ConnectionLimits
 
 from support.openapi_contract import keeps_its_promise
 

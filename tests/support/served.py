@@ -14,9 +14,9 @@ from quart import Response
 
 from hango.db.pool import Pool
 from hango.store import Stores
-from hango.web import server
 from hango.web.app import create_app
-from hango.web.connection_limits import ConnectionLimits
+from hango.web.server import accept as server
+from hango.web.server.limits import ConnectionLimits
 
 from support.api import SETTINGS
 

@@ -19,9 +19,9 @@ from trio.testing import wait_all_tasks_blocked
 from hango.db.pool import Pool, open_pool
 from hango.domain import Role, TextBlock
 from hango.store import Stores
-from hango.web import server
 from hango.web.app import WebSettings, create_app
-from hango.web.connection_limits import ConnectionLimits
+from hango.web.server import accept as server
+from hango.web.server.limits import ConnectionLimits
 
 from support.api import SETTINGS, Api, is_problem, running, serving
 

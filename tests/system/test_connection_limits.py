@@ -13,8 +13,8 @@ from hostile.connections import GET
 from trio.testing import wait_all_tasks_blocked
 
 from hango.db.pool import Pool
-from hango.web import server
-from hango.web.connection_limits import ConnectionLimits, RareLog, peer_of
+from hango.web.server import accept as server
+from hango.web.server.limits import ConnectionLimits, RareLog, peer_of
 
 from support.served import read, read_one, served
 

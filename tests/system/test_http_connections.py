@@ -17,8 +17,8 @@ from hango.config.settings import load
 from hango.db.pool import Pool
 from hango.errors import ConfigError
 from hango.serve import connection_limits
-from hango.web import server
-from hango.web.connection_limits import ConnectionLimits, RareLog
+from hango.web.server import accept as server
+from hango.web.server.limits import ConnectionLimits, RareLog
 
 from support.api import Api
 from support.served import read, read_one, served
@@ -67,7 +67,9 @@ async def test_whatever_a_request_raises_costs_that_request(
         assert (await client.get("/healthz")).status_code == 200
         assert (await other.receive_some()).startswith(b"HTTP/1.1 200")
         await other.aclose()
-    lines = [record.getMessage() for record in caplog.records if record.name == "hango.web.server"]
+    lines = [
+        record.getMessage() for record in caplog.records if record.name == "hango.web.server.accept"
+    ]
     assert any("SystemExit at " in line and "on_raise" in line for line in lines)
     assert SECRET not in "\n".join(lines)
 

@@ -12,8 +12,8 @@ import trio
 
 from hango.db.pool import Pool
 from hango.store import Stores
-from hango.web import server
 from hango.web.app import create_app
+from hango.web.server import accept as server
 
 from support.api import SETTINGS, running
 from support.processes import hango

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from hypercorn.typing import ASGIReceiveCallable, ASGIReceiveEvent
 
-from hango.web.middleware import _cut_body, _path_of
+from hango.web.server.middleware import _cut_body, _path_of
 
 
 def connection(parts: Sequence[bytes]) -> ASGIReceiveCallable:

@@ -2,7 +2,7 @@
 
 Rule: the server is stopped by its event, never by cancelling it: then it stops listening, lets open
 requests finish for a while, and shuts its sockets down, so that no client is left waiting
-(https://github.com/pgjones/hypercorn/issues/106).  Only `hango.app` and `hango.testing` use it.
+(https://github.com/pgjones/hypercorn/issues/106).  Only `hango.serve` and `hango.testing` use it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 import importlib.metadata
 import logging
 import resource
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 
 import attrs
@@ -22,11 +24,11 @@ from hypercorn.trio.worker_context import WorkerContext
 from hango.errors import ConfigError
 from hango.safe_errors import format_frames
 from hango.web.app import WebApp
-from hango.web.connection import HttpConnection, split_cancellation
-from hango.web.connection_limits import ConnectionLimits, OpenConnections, RareLog, peer_of
-from hango.web.http1 import error_body, error_headers
-from hango.web.listen import listening
-from hango.web.middleware import RequestGuard
+from hango.web.server.connection import HttpConnection, split_cancellation
+from hango.web.server.http1 import error_body, error_headers
+from hango.web.server.limits import ConnectionLimits, OpenConnections, RareLog, peer_of
+from hango.web.server.listen import listening
+from hango.web.server.middleware import RequestGuard
 
 # seconds that open requests get to finish; none of ours takes one, and clients that wait for a run have
 # been answered when the drain began
@@ -36,7 +38,7 @@ ACCEPT_PAUSE = 0.1
 # descriptors kept for the database, providers, tools and files
 RESERVED_FILES = 128
 MAX_REFUSALS = 64  # connections being refused at once; beyond, they are closed without an answer
-# what the tests ran against; `hango.web.http1` and `connection` override methods of it
+# what the tests ran against; `hango.web.server.http1` and `connection` override methods of it
 TESTED_HYPERCORN = frozenset({"0.18.0"})
 
 _log = logging.getLogger(__name__)
@@ -137,20 +139,23 @@ class HttpServer:
                 await trio.sleep(ACCEPT_PAUSE)
                 continue
             try:
-                peer = peer_of(stream.socket.getpeername())
-            except OSError:  # gone already
-                stream.socket.close()
-                continue
-            if self._open.make_room(peer):
-                connection = self._connection(stream)
-                self._open.add(connection, peer)
-                connections.start_soon(self._serve, connection)
-            else:
-                self._faults.log(
-                    "a connection was refused: HANGO_MAX_CONNECTIONS or HANGO_MAX_CONNECTIONS_PER_PEER"
-                    " are open"
-                )
-                connections.start_soon(self._refuse, stream)
+                self._take(stream, connections)
+            except OSError:
+                stream.socket.close()  # the client has gone, and its address with it
+
+    def _take(self, stream: trio.SocketStream, connections: trio.Nursery) -> None:
+        """Serve a connection in *connections*, or refuse it there."""
+        peer = peer_of(stream.socket.getpeername())
+        if self._open.make_room(peer):
+            connection = self._connection(stream)
+            self._open.add(connection, peer)
+            connections.start_soon(self._serve, connection)
+        else:
+            self._faults.log(
+                "a connection was refused: HANGO_MAX_CONNECTIONS or HANGO_MAX_CONNECTIONS_PER_PEER"
+                " are open"
+            )
+            connections.start_soon(self._survive, partial(self._refuse, stream))
 
     async def finish(self) -> None:
         """Close what is unused; other connections end with the answer they wait for."""
@@ -170,17 +175,21 @@ class HttpServer:
         )
 
     async def _serve(self, connection: HttpConnection) -> None:
-        """Run a connection; whatever it raises costs that connection (rule 27)."""
         try:
-            await connection.run()
+            await self._survive(connection.run)
+        finally:
+            self._open.remove(connection)
+
+    async def _survive(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do the work of one connection; whatever it raises costs that connection (rule 27)."""
+        try:
+            await work()
         except BaseException as error:  # noqa: BLE001  # the border of what is foreign
             cancelled, fault = split_cancellation(error)
             if fault is not None:
                 self._note_fault(fault)
             if cancelled is not None:
                 raise cancelled from None
-        finally:
-            self._open.remove(connection)
 
     def _note_fault(self, fault: BaseException) -> None:
         self._faults.log("a connection failed: %s", format_frames(fault))

@@ -28,8 +28,8 @@ from hypercorn.typing import (
 )
 from hypercorn.utils import parse_socket_addr
 
-from hango.web.connection_limits import ConnectionLimits
-from hango.web.http1 import Http1Protocol
+from hango.web.server.http1 import Http1Protocol
+from hango.web.server.limits import ConnectionLimits
 
 Args = TypeVarTuple("Args")
 
