@@ -143,7 +143,7 @@ async def test_a_second_signal_ends_at_once(database: str) -> None:
         async with started(*SERVE, **settings) as server:
             await until(llm.asked())
             server.signal(signal.SIGTERM)
-            await server.line("a second signal ends at once")
+            await server.line("a second signal ends the process at once")
             server.signal(signal.SIGTERM)
             assert await server.ended() == 128 + signal.SIGTERM
         assert (await world.reload(run)).state is RunState.RUNNING
@@ -176,7 +176,7 @@ async def test_a_tool_that_cannot_be_cancelled_does_not_keep_the_process(
         async with started(*SERVE, **settings) as server:
             await server.line("deaf")
             server.signal(signal.SIGTERM)
-            await server.line("does not let itself be cancelled")
+            await server.line("ignores its cancellation")
             assert await server.ended() == 128 + signal.SIGTERM
         assert (await world.reload(run)).state is RunState.RUNNING
 

@@ -105,7 +105,7 @@ class Play:
             await self.reach(process)
             process.signal(signal.SIGTERM)
             if self.moment.twice:
-                await process.line("a second signal ends at once")
+                await process.line("a second signal ends the process at once")
                 process.signal(signal.SIGTERM)
                 return await process.ended()
             if self.moment.code == DRAINED:
