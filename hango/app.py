@@ -129,9 +129,9 @@ async def work(
     await supervise(
         queue=queue,
         pool=pool,
-        prepare=ExecutionBuilder(
+        build=ExecutionBuilder(
             providers, plugins.registry, worker, plugins.guardrails, plugins.verifiers
-        ).prepare,
+        ).build,
         settings=worker,
         drain=drain,
         events=events or NULL_SINK,

@@ -12,7 +12,7 @@ frozen values; what must not wait in line behind them, an interrupt, is not a me
     async with trio.open_nursery() as nursery:
         address = spawn(nursery, counter, 0, name="counter", inbox_size=8)
         address.tell(Add(1))
-        address.retire()
+        address.close()
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class _Mailbox(Generic[M]):
 class Inbox(Generic[M]):
     """The actor's end: iterate over it for the messages, one at a time, in the order of telling.
 
-    The iteration ends when the actor is retired and its queue is empty, or when nothing came for the
+    The iteration ends when the actor is closed and its queue is empty, or when nothing came for the
     idle time it was spawned with.
     """
 
@@ -99,8 +99,8 @@ class Inbox(Generic[M]):
     async def __anext__(self) -> M:
         """Wait for the next message.  Cancelled midway it has taken none.
 
-        One that is there is taken even if all is cancelled: what it stands for is then ended in order,
-        by whoever was told of it.
+        A queued message is returned even if the task is cancelled, so that what it hands over (a claim)
+        can be released cleanly.
         """
         try:
             with suppress(trio.WouldBlock):
@@ -158,7 +158,7 @@ class Address(Generic[M]):
 
         Raises:
             InboxFull: the actor is behind by as many messages as its inbox holds.
-            ActorStopped: it has ended, or was retired; it will not see the message.
+            ActorStopped: it has ended, or was closed; it will not see the message.
         """
         try:
             self._box.send.send_nowait(message)
@@ -180,7 +180,7 @@ class Address(Generic[M]):
         if scope is not None:
             scope.deadline = deadline
 
-    def retire(self) -> None:
+    def close(self) -> None:
         """Let the actor finish what is in its inbox, and end; it is told nothing more."""
         self._box.send.close()
 
@@ -205,7 +205,7 @@ def spawn(
 
     async def live() -> None:
         try:
-            await _restarted(lambda: actor(inbox, *args), name, restart)
+            await restarted(lambda: actor(inbox, *args), name=name, restart=restart)
         finally:
             box.close()
             address.stopped.set()
@@ -214,7 +214,8 @@ def spawn(
     return address
 
 
-async def _restarted(start: Callable[[], Awaitable[None]], name: str, restart: Restart) -> None:
+async def restarted(start: Callable[[], Awaitable[None]], *, name: str, restart: Restart) -> None:
+    """Run *start*, again after each failure, as often as *restart* allows; then raise its error."""
     failures: deque[float] = deque()
     while True:
         try:
@@ -225,5 +226,5 @@ async def _restarted(start: Callable[[], Awaitable[None]], name: str, restart: R
                 failures.popleft()
             if len(failures) > restart.limit:
                 raise
-            _log.exception("actor %s failed and starts again", name)
+            _log.exception("%s failed and starts again", name)
         await trio.sleep(restart.delay)

@@ -54,7 +54,7 @@ class PreparedRun:
     deadline: float
 
 
-Prepare: TypeAlias = Callable[[Claim, Sequence[Message]], Awaitable[PreparedRun | RunOutcome]]
+Build: TypeAlias = Callable[[Claim, Sequence[Message]], Awaitable[PreparedRun | RunOutcome]]
 """Takes a claim, and the beginning of its session's transcript as far as it is known."""
 
 
@@ -71,7 +71,7 @@ def failure(run: Run, error: RunError) -> RunOutcome:
 
 @attrs.frozen
 class ExecutionBuilder:
-    """Prepares executions from what is registered in this process.
+    """Builds executions from what is registered in this process.
 
     Attributes:
         providers: by the name agents choose them by.
@@ -87,8 +87,8 @@ class ExecutionBuilder:
     verifiers: Mapping[str, Verifier] = attrs.field(factory=dict)
     threads: CallbackThreads = attrs.field(factory=CallbackThreads)
 
-    async def prepare(self, claim: Claim, known: Sequence[Message]) -> PreparedRun | RunOutcome:
-        """Read what the claim is about and build its loop; or say how the run ends without one.
+    async def build(self, claim: Claim, known: Sequence[Message]) -> PreparedRun | RunOutcome:
+        """Read session, creator and agent, and build the loop; or return how the run ends without one.
 
         Raises:
             StoreError: as `Claim.load` and `Claim.open_transcript`.

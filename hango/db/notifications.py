@@ -30,6 +30,7 @@ class Notification:
 
     session_id: UUID
     run_id: UUID
+    tenant_id: UUID
 
 
 @attrs.define(eq=False)
@@ -82,8 +83,8 @@ class Notifications:
     def take(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         """Take a notification from asyncpg; one that is not ours is taken as a hint to look."""
         try:
-            session_id, run_id = (UUID(part) for part in str(payload).split())
-            self._send.send_nowait(Notification(session_id, run_id))
+            session_id, run_id, tenant_id = (UUID(part) for part in str(payload).split())
+            self._send.send_nowait(Notification(session_id, run_id, tenant_id))
         except (ValueError, trio.WouldBlock):
             self._missed = True
 

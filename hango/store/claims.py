@@ -13,6 +13,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 import attrs
+import trio
 
 from hango.codec import blocks_to_json, clean_text, dump_json
 from hango.db.pool import Pool
@@ -32,6 +33,7 @@ from hango.domain import (
 from hango.errors import NotFound
 from hango.store import rows
 from hango.store.fence import Fence
+from hango.store.lease import Lease
 from hango.store.tool_ledger import EffectLedger
 
 LOAD_EXECUTION = QUERIES["load_execution"]
@@ -40,6 +42,7 @@ APPEND_MESSAGES = QUERIES["append_messages"]
 END_TURN = QUERIES["end_turn"]
 SETTLE_RUN = QUERIES["settle_run"]
 RELEASE_RUN = QUERIES["release_run"]
+ABANDON_RUN = QUERIES["abandon_run"]
 
 ClaimKey: TypeAlias = tuple[UUID, int]
 """A run and the epoch of its claim: what a heartbeat renews and an interrupt aims at."""
@@ -65,44 +68,35 @@ class Claim:
 
     Attributes:
         run: as it was when claimed.
+        lease: how long the right lasts.
         cancelled: a cancel was reported.
-        handing_over: the process drains: `end_turn` answers that the run may not go on.
+        draining: the process drains: `end_turn` answers that the run may not go on.
     """
 
     _pool: Pool
     run: Run
+    lease: Lease
     _fence: Fence
-    _lease_ttl: float
     cancelled: bool = False
-    handing_over: bool = False
+    draining: bool = False
 
     @classmethod
-    def of(cls, pool: Pool, run: Run, *, lease_ttl: float, deadline: float) -> Claim:
-        """Make the handle of a run just claimed (seconds; *deadline* by the trio clock)."""
-        return cls(pool, run, Fence.of(pool, run, deadline), lease_ttl)
+    def of(cls, pool: Pool, run: Run, *, lease_ttl: float, asked_at: float) -> Claim:
+        """Return the handle of a run just claimed.
+
+        Args:
+            pool: the run's database.
+            run: as claimed.
+            lease_ttl: seconds.
+            asked_at: when the claim was about to be sent (trio clock, seconds).
+        """
+        lease = Lease.granted(run.owner_id, run.claim_epoch, ttl=lease_ttl, asked_at=asked_at)
+        return cls(pool, run, lease, Fence.of(pool, run, lease))
 
     @property
     def key(self) -> ClaimKey:
         """The run and the epoch."""
         return (self.run.id, self.run.claim_epoch)
-
-    @property
-    def deadline(self) -> float:
-        """When to have stopped (trio clock, seconds); the heartbeat moves it."""
-        return self._fence.deadline
-
-    @deadline.setter
-    def deadline(self, deadline: float) -> None:
-        self._fence.deadline = deadline
-
-    @property
-    def lost(self) -> bool:
-        """Whether authority is gone; nothing more is written then."""
-        return self._fence.lost
-
-    @lost.setter
-    def lost(self, lost: bool) -> None:
-        self._fence.lost = lost
 
     @property
     def ledger(self) -> EffectLedger:
@@ -116,7 +110,9 @@ class Claim:
             StoreUnavailable: the database stayed away until the deadline.
             NotFound: the run is gone.
         """
-        row = await self._fence.patiently(lambda: self._pool.one(LOAD_EXECUTION, run_id=self.run.id))
+        row = await self._fence.retry_until_deadline(
+            lambda: self._pool.one(LOAD_EXECUTION, run_id=self.run.id)
+        )
         if row is None:
             raise NotFound("the run is gone")
         creator, agent = row["creator"], row["agent"]
@@ -144,7 +140,7 @@ class Claim:
         Raises:
             StoreUnavailable: the database stayed away until the deadline.
         """
-        found = await self._fence.patiently(
+        found = await self._fence.retry_until_deadline(
             lambda: self._pool.rows(READ_TRANSCRIPT, session_id=self.run.session_id, after=after)
         )
         return [rows.message(row) for row in found]
@@ -161,7 +157,7 @@ class Claim:
         stored, _ = await self._fence.write(
             "append",
             APPEND_MESSAGES,
-            lambda fate: self._fence.holds(fate) and bool(fate["stored"]),
+            lambda status: self._fence.holds(status) and bool(status["stored"]),
             messages[-1].id,
             resume_turn=self._fence.resume_turn,
             **rows.message_columns(messages),
@@ -174,28 +170,31 @@ class Claim:
         The message is None when it was there already.  Raises as `append`.
         """
         message = boundary.message
-        stored, fate = await self._fence.write(
+        asked_at = trio.current_time()
+        stored, status = await self._fence.write(
             "end_turn",
             END_TURN,
-            lambda fate: self._fence.holds(fate) and fate["resume_turn"] == boundary.turn,
+            lambda status: self._fence.holds(status) and status["resume_turn"] == boundary.turn,
             message.id,
             turn=boundary.turn,
             usage=rows.dump_usage(boundary.usage),
-            lease_ttl=timedelta(seconds=self._lease_ttl),
+            lease_ttl=timedelta(seconds=self.lease.ttl),
             content=dump_json(blocks_to_json(message.content)),
             synthetic=message.synthetic,
             rejected=boundary.rejected,
             now=self._pool.now(),
         )
         self._fence.turn_ended(boundary.turn)
-        self.cancelled = self.cancelled or bool((stored[0] if stored else fate)["cancelled"])
-        may_go_on = not (self.cancelled or self.handing_over)
+        if stored:  # else an earlier call had renewed the lease, and it is not known when
+            self.lease.renew(asked_at)
+        self.cancelled = self.cancelled or bool((stored[0] if stored else status)["cancelled"])
+        may_go_on = not (self.cancelled or self.draining)
         return (rows.message(stored[0]) if stored else None), may_go_on
 
     @property
-    def unanswered(self) -> bool:
-        """Whether a write was cut short of which nobody knows whether it was done."""
-        return self._fence.unanswered
+    def in_doubt(self) -> bool:
+        """Whether a write was cut short, so that it is not known whether it was done."""
+        return self._fence.in_doubt
 
     def turn_ended(self, turn: int) -> None:
         """Take note of a boundary that was found stored."""
@@ -215,12 +214,27 @@ class Claim:
             return await self._release(outcome)
         return await self._finish(outcome)
 
+    async def abandon(self) -> None:
+        """End the lease at once, so that the next sweep takes the run back and counts it.
+
+        Raises:
+            StateConflict: the claim is no longer ours; nothing was changed.
+            StoreUnavailable: the database stayed away until the deadline.
+        """
+        await self._fence.write(
+            "abandon",
+            ABANDON_RUN,
+            lambda status: not self._fence.holds(status),
+            None,
+            now=self._pool.now(),
+        )
+
     async def _finish(self, outcome: RunOutcome) -> RunState:
         error = outcome.error
         await self._fence.write(
             "settle",
             SETTLE_RUN,
-            lambda fate: self._fence.settled(fate) and fate["state"] == outcome.state,
+            lambda status: self._fence.settled(status) and status["state"] == outcome.state,
             _last_id(outcome.messages),
             state=outcome.state,
             iterations=outcome.iterations,
@@ -234,14 +248,14 @@ class Claim:
         return outcome.state
 
     async def _release(self, interrupted: Interrupted) -> RunState:
-        answer, fate = await self._fence.write(
+        answer, status = await self._fence.write(
             "release",
             RELEASE_RUN,
             self._fence.settled,
             _last_id(interrupted.messages),
             **self._last_words(interrupted.messages),
         )
-        return RunState((answer[0] if answer else fate)["state"])
+        return RunState((answer[0] if answer else status)["state"])
 
     def _last_words(self, messages: Sequence[NewMessage]) -> dict[str, object]:
         answers = [message.id for message in messages if message.role == "assistant"]
@@ -286,7 +300,7 @@ class SessionTranscript:
         Raises:
             StoreUnavailable: the database stayed away until the deadline.
         """
-        if not self._claim.unanswered:
+        if not self._claim.in_doubt:
             return
         known = len(self.messages)
         await self._take([])

@@ -1,10 +1,10 @@
-"""The fence: how a write happens only while the run is still the claim's.
+"""The fence: a write changes something only while the run is still the claim's.
 
 Every fenced statement takes the run's row with a lock, tests owner, epoch and expected turn, and
-derives everything else from that row.  No row means that the fence did not hold, or that the very
-same write had landed before (its answer was lost): then the run is read again, to tell which.
+derives everything else from that row.  No row means that the fence did not hold, or that the same write
+was applied before and its answer was lost: then the run's status is read, which tells the two apart.
 
-Used by `hango.store.claims` and `hango.store.tool_ledger`; nobody else writes for a running run.
+Used by `hango.store.claims` and `hango.store.tool_ledger`; nothing else writes for a running run.
 """
 
 from __future__ import annotations
@@ -17,66 +17,55 @@ import asyncpg
 import attrs
 import trio
 
+from hango.backoff import Backoff
 from hango.db.pool import WRITE_DEADLINE, Pool
 from hango.db.queries import QUERIES, Query, Row
 from hango.domain import Run, RunState
 from hango.errors import NotFound, StateConflict, StoreUnavailable
+from hango.store.lease import Lease
 from hango.telemetry import metrics, names
 
-READ_FATE = QUERIES["read_fate"]
+READ_RUN_STATUS = QUERIES["read_run_status"]
 
 T = TypeVar("T")
 
-_RETRY_AFTER = 0.1  # seconds, doubled after each try
-_RETRY_AT_MOST = 2.0  # seconds
+_FIRST_PAUSE = 0.1  # seconds between two tries, doubled after each
+_LONGEST_PAUSE = 2.0  # seconds
 
 
 @attrs.define(eq=False)
 class Fence:
-    """What a claim must still hold for its writes to count.
+    """The writes of one claim.
 
     Attributes:
+        lease: owner, epoch and time; a rejected write loses it.
         resume_turn: turns finished; a write names it, so that turns end in order and once.
-        reclaims: as the run has it; a sweep raises it, which tells a sweep's doing from our own.
-        deadline: when to have stopped (trio clock, seconds).
-        lost: authority is gone; nothing more is sent.
-        unanswered: messages were sent, and whether they are stored is not known.
+        reclaims: as the run has it; a sweep raises it, which tells its doing from our own.
+        in_doubt: messages were sent, and it is not known whether they are stored.
     """
 
     _pool: Pool
     _run_id: UUID
     _session_id: UUID
-    _owner_id: UUID | None
-    _claim_epoch: int
+    lease: Lease
     resume_turn: int
     reclaims: int
-    deadline: float
-    lost: bool = False
-    unanswered: bool = False
+    in_doubt: bool = False
 
     @classmethod
-    def of(cls, pool: Pool, run: Run, deadline: float) -> Fence:
+    def of(cls, pool: Pool, run: Run, lease: Lease) -> Fence:
         """Fence a run as its claim returned it."""
-        return cls(
-            pool,
-            run.id,
-            run.session_id,
-            run.owner_id,
-            run.claim_epoch,
-            run.resume_turn,
-            run.reclaims,
-            deadline,
-        )
+        return cls(pool, run.id, run.session_id, lease, run.resume_turn, run.reclaims)
 
     def turn_ended(self, turn: int) -> None:
-        """Take note of a boundary: the next write expects it, and it reset the reclaims."""
+        """Take note of a boundary: the next write expects it, and it has reset the reclaims."""
         self.resume_turn, self.reclaims = turn, 0
 
     async def write(
         self,
         write: str,
         query: Query,
-        landed: Callable[[Row], bool],
+        already_applied: Callable[[Row], bool],
         message_id: UUID | None,
         **values: object,
     ) -> tuple[Sequence[Row], Row]:
@@ -85,13 +74,13 @@ class Fence:
         Args:
             write: its name in ``hango.fence.rejected``.
             query: a statement that returns no row when the fence does not hold.
-            landed: whether a run in that state proves that this write was done already.
+            already_applied: whether that status of the run proves that this write was done before.
             message_id: the last message it stores, if any.
             values: the statement's other arguments.
 
         Returns:
-            The statement's rows and the first of them; or none, and what the run is now, when an
-            earlier try, or an earlier call, had landed already.
+            The statement's rows and the first of them; or none, and the run's status, when an
+            earlier try or call was applied already.
 
         Raises:
             StateConflict: the fence did not hold; nothing was changed.
@@ -103,76 +92,74 @@ class Fence:
             answer = await self._try(query, fenced)
             if answer:
                 return answer, answer[0]
-            fate = await self._fate(message_id)
-            if landed(fate):
-                return (), fate
+            status = await self._run_status(message_id)
+            if already_applied(status):
+                return (), status
             raise self._rejected(write)
 
         # Only of what stores messages: the calls of a turn write their effects at the same time.
-        self.unanswered = self.unanswered or message_id is not None
-        answered = await self.patiently(attempt)  # cancelled between two tries, it stays unanswered
+        self.in_doubt = self.in_doubt or message_id is not None
+        answer = await self.retry_until_deadline(attempt)  # cancelled between two tries, in doubt
         if message_id is not None:
-            self.unanswered = False
-        return answered
+            self.in_doubt = False
+        return answer
 
     def _fenced(self, query: Query, message_id: UUID | None) -> dict[str, object]:
         """Return what every statement must name, and what only those that store messages do."""
         of_messages = {"session_id": self._session_id, "message_id": message_id}
         return {
             "run_id": self._run_id,
-            "owner_id": self._owner_id,
-            "claim_epoch": self._claim_epoch,
+            "owner_id": self.lease.owner_id,
+            "claim_epoch": self.lease.epoch,
             **{name: value for name, value in of_messages.items() if name in query.parameters},
         }
 
-    async def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Repeat *attempt* until the database is there; gives up at the deadline."""
-        pause = _RETRY_AFTER
+    async def retry_until_deadline(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Repeat *attempt* until the database is there; gives up at the lease's deadline."""
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             try:
                 return await attempt()
             except StoreUnavailable:
-                left = self.deadline - trio.current_time()  # heartbeats may have moved it meanwhile
-                if left <= 0:
+                if not self.lease.left:  # a heartbeat may have moved the deadline meanwhile
                     raise
-            await trio.sleep(min(pause, left))
-            pause = min(pause * 2, _RETRY_AT_MOST)
+            await trio.sleep(min(backoff.pause(), self.lease.left))
 
     async def _try(self, query: Query, values: dict[str, object]) -> Sequence[Row]:
-        if self.lost:
+        if self.lease.lost:
             raise StateConflict("the run is no longer this claim's")
-        patience = min(self.deadline - trio.current_time(), WRITE_DEADLINE)
+        patience = min(self.lease.left, WRITE_DEADLINE)
         if patience <= 0:
             raise StoreUnavailable("the lease has run out")
         try:
             return await self._pool.write(query, deadline=patience, **values)
         except asyncpg.UniqueViolationError:
-            return ()  # the message is there: by us, or by who owns the run now; the fate tells
+            return ()  # the message is there: by us, or by who owns the run now; the status tells which
 
-    async def _fate(self, message_id: UUID | None) -> Row:
-        fate = await self._pool.one(READ_FATE, run_id=self._run_id, message_id=message_id)
-        if fate is None:
+    async def _run_status(self, message_id: UUID | None) -> Row:
+        status = await self._pool.one(READ_RUN_STATUS, run_id=self._run_id, message_id=message_id)
+        if status is None:
             raise NotFound("the run is gone")
-        return fate
+        return status
 
-    def holds(self, fate: Row) -> bool:
-        """Whether a run in that state is still the claim's."""
+    def holds(self, status: Row) -> bool:
+        """Whether a run of that status is still the claim's."""
         return bool(
-            fate["state"] == RunState.RUNNING
-            and fate["owner_id"] == self._owner_id
-            and fate["claim_epoch"] == self._claim_epoch
+            status["state"] == RunState.RUNNING
+            and status["owner_id"] == self.lease.owner_id
+            and status["claim_epoch"] == self.lease.epoch
         )
 
-    def settled(self, fate: Row) -> bool:
-        """Whether the claim itself, and not a sweep, ended the execution of a run in that state."""
+    def settled(self, status: Row) -> bool:
+        """Whether the claim itself, and not a sweep, ended the execution of a run of that status."""
         return bool(
-            fate["state"] != RunState.RUNNING
-            and fate["last_owner_id"] == self._owner_id
-            and fate["claim_epoch"] == self._claim_epoch
-            and fate["reclaims"] == self.reclaims
+            status["state"] != RunState.RUNNING
+            and status["last_owner_id"] == self.lease.owner_id
+            and status["claim_epoch"] == self.lease.epoch
+            and status["reclaims"] == self.reclaims
         )
 
     def _rejected(self, write: str) -> StateConflict:
-        self.lost = True
+        self.lease.lose()
         metrics.fence_rejected.add(1, {names.WRITE: write})
         return StateConflict(f"{write}: the run is no longer this claim's")

@@ -6,7 +6,7 @@ worker counts its own deadline from before it asked, so it always stops first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import timedelta
 from uuid import UUID
 
@@ -19,47 +19,49 @@ from hango.db.queries import QUERIES, Row
 from hango.errors import StoreUnavailable
 from hango.store import rows
 from hango.store.claims import Claim, ClaimKey
+from hango.store.lease import MARGIN
 from hango.telemetry import metrics, names
 
 LIST_CLAIMABLE_HEADS = QUERIES["list_claimable_heads"]
 CLAIM_NEXT_RUN = QUERIES["claim_next_run"]
-FIND_UNANSWERED_CLAIMS = QUERIES["find_unanswered_claims"]
-RELEASE_UNANSWERED_CLAIM = QUERIES["release_unanswered_claim"]
+FIND_UNCONFIRMED_CLAIMS = QUERIES["find_unconfirmed_claims"]
+RELEASE_UNCONFIRMED_CLAIM = QUERIES["release_unconfirmed_claim"]
 RENEW_LEASES = QUERIES["renew_leases"]
 RECLAIM_LAPSED_RUNS = QUERIES["reclaim_lapsed_runs"]
 
-_MARGIN = 0.1  # of the ttl: what clocks and schedulers may differ by before two owners overlap
 _SWEEP_PAGE = 100  # rows locked at once
 # Seconds after which a claim that was asked for is made or never will be: it is sent within
 # WRITE_DEADLINE, and the server gives up on a lock within the 20 s of `hango.db.connections`.
-_ANSWERLESS = 30.0
+_IN_DOUBT = 30.0
 
 
 @attrs.frozen
-class Look:
-    """What a look at the table saw.
+class PollResult:
+    """What a poll of the table found.
 
     Attributes:
-        heads: sessions whose head may be claimed, in the order to serve them.
-        wake_in: seconds until the nearest backed-off head is due; None when none is backed off.
+        heads: tenant and session of each head that may be claimed, in the order to serve them.
+        next_due_in: seconds until the nearest backed-off head is due; None when none is backed off.
     """
 
-    heads: tuple[UUID, ...]
-    wake_in: float | None
+    heads: tuple[tuple[UUID, UUID], ...]
+    next_due_in: float | None
 
 
 @attrs.frozen
 class Renewal:
-    """What a heartbeat was told.
+    """The answer to a heartbeat.
 
     Attributes:
-        renewed: the new deadlines (trio clock, seconds); claims neither here nor in `lost` were
-            locked by someone else and keep the deadline they have.
+        asked_at: when it was about to be sent (trio clock, seconds).
+        renewed: claims whose lease was renewed; those neither here nor in `lost` were locked by another
+            transaction and keep the deadline they have.
         lost: claims that are no longer ours; authority is gone at once.
         cancelled: claims whose run is to be cancelled; reported every time.
     """
 
-    renewed: Mapping[ClaimKey, float]
+    asked_at: float
+    renewed: frozenset[ClaimKey]
     lost: frozenset[ClaimKey]
     cancelled: frozenset[ClaimKey]
 
@@ -80,15 +82,17 @@ class RunQueue:
     lease_ttl: float
     max_reclaims: int
     only: UUID | None = None
-    _unanswered: dict[UUID, float] = attrs.field(factory=dict, init=False)  # until when (trio clock)
+    _unconfirmed: dict[UUID, float] = attrs.field(factory=dict, init=False)  # until when (trio clock)
 
-    async def look(self, limit: int) -> Look:
+    async def poll(self, limit: int) -> PollResult:
         """List up to *limit* sessions whose head may be claimed now."""
         found = await self._pool.rows(
             LIST_CLAIMABLE_HEADS, now=self._pool.now(), limit=limit, only=self.only
         )
-        heads = tuple(row["session_id"] for row in found if row["session_id"] is not None)
-        return Look(heads, found[0]["wake_in"])
+        heads = tuple(
+            (row["tenant_id"], row["session_id"]) for row in found if row["session_id"] is not None
+        )
+        return PollResult(heads, found[0]["next_due_in"])
 
     async def claim_next(self, session_id: UUID) -> Claim | None:
         """Claim the head of a session's line; None when there is none, or another was first.
@@ -101,7 +105,7 @@ class RunQueue:
         """
         if self.only not in (None, session_id):
             return None
-        await self._give_back_unanswered(session_id)
+        await self._release_unconfirmed(session_id)
         asked_at = trio.current_time()
         try:
             answer = await self._pool.write(
@@ -115,41 +119,41 @@ class RunQueue:
             _count_claim("lost")
             return None
         except StoreUnavailable:
-            self._unanswered[session_id] = asked_at + _ANSWERLESS
+            self._unconfirmed[session_id] = asked_at + _IN_DOUBT
             raise
         return self._claimed(answer[0], asked_at) if answer else None
 
     @property
-    def unanswered(self) -> frozenset[UUID]:
+    def unconfirmed(self) -> frozenset[UUID]:
         """Sessions of which this process may hold a claim that it never got the answer to."""
-        return frozenset(self._unanswered)
+        return frozenset(self._unconfirmed)
 
-    async def give_back_unanswered(self) -> None:
+    async def release_unconfirmed(self) -> None:
         """Give back all such claims; only for a process that makes no claim meanwhile.
 
         Raises:
             StoreUnavailable: no database; what was not given back lapses.
         """
-        for session_id in self.unanswered:
-            await self._give_back_unanswered(session_id)
+        for session_id in self.unconfirmed:
+            await self._release_unconfirmed(session_id)
 
-    async def _give_back_unanswered(self, session_id: UUID) -> None:
+    async def _release_unconfirmed(self, session_id: UUID) -> None:
         """Give back what was claimed; look again, later, for a claim that may still be on its way."""
-        if (until := self._unanswered.get(session_id)) is None:
+        if (until := self._unconfirmed.get(session_id)) is None:
             return
         over = trio.current_time() >= until
         for claim in await self._pool.rows(
-            FIND_UNANSWERED_CLAIMS, session_id=session_id, owner_id=self.owner_id
+            FIND_UNCONFIRMED_CLAIMS, session_id=session_id, owner_id=self.owner_id
         ):
             await self._pool.write(
-                RELEASE_UNANSWERED_CLAIM,
+                RELEASE_UNCONFIRMED_CLAIM,
                 run_id=claim["id"],
                 claim_epoch=claim["claim_epoch"],
                 owner_id=self.owner_id,
                 now=self._pool.now(),
             )
         if over:
-            del self._unanswered[session_id]
+            del self._unconfirmed[session_id]
 
     def _claimed(self, answer: Row, asked_at: float) -> Claim | None:
         if answer["id"] is None:
@@ -161,7 +165,7 @@ class RunQueue:
             self._pool,
             rows.run(answer),
             lease_ttl=self.lease_ttl,
-            deadline=self.local_deadline(asked_at),
+            asked_at=asked_at,
         )
 
     async def renew(self, claims: Iterable[Claim]) -> Renewal:
@@ -174,23 +178,19 @@ class RunQueue:
         asked_at = trio.current_time()
         answer = await self._pool.beat(
             RENEW_LEASES,
-            deadline=self.lease_ttl * _MARGIN,
+            deadline=self.lease_ttl * MARGIN,
             run_ids=[run_id for run_id, _ in keys],
             claim_epochs=[epoch for _, epoch in keys],
             owner_id=self.owner_id,
             lease_ttl=timedelta(seconds=self.lease_ttl),
             now=self._pool.now(),
         )
-        deadline = self.local_deadline(asked_at)
         return Renewal(
-            renewed={_key(row): deadline for row in answer if row["renewed"]},
+            asked_at,
+            renewed=frozenset(_key(row) for row in answer if row["renewed"]),
             lost=frozenset(_key(row) for row in answer if row["lost"]),
             cancelled=frozenset(_key(row) for row in answer if row["cancelled"]),
         )
-
-    def local_deadline(self, asked_at: float) -> float:
-        """Say until when a lease asked for at *asked_at* may be worked under (trio clock, seconds)."""
-        return asked_at + self.lease_ttl * (1 - _MARGIN)
 
     async def sweep(self) -> int:
         """Take back every run whose lease has lapsed, whoever owned it; return how many."""

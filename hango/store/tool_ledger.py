@@ -61,7 +61,7 @@ class EffectLedger:
         Raises:
             StoreUnavailable: the database stayed away until the deadline.
         """
-        row = await self._fence.patiently(partial(self._read, context))
+        row = await self._fence.retry_until_deadline(partial(self._read, context))
         return None if row is None else _earlier(row)
 
     async def _read(self, context: ToolContext) -> Row | None:

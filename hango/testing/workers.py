@@ -16,7 +16,7 @@ import attrs
 import trio
 
 from hango.actors import ExecutionBuilder, WorkerSettings, supervise
-from hango.actors.execution import Prepare
+from hango.actors.execution import Build
 from hango.agent import NULL_SINK, EventSink, Guardrail, Provider, Verifier
 from hango.db.connections import Connector
 from hango.db.pool import Pool
@@ -122,10 +122,10 @@ async def running_worker(
     """
     worker = Worker(RunQueue(pool, new_id(), settings.lease_ttl, max_reclaims), pool)
     registry = registry_of(*tools)
-    prepare = ExecutionBuilder(providers, registry, settings, guardrails, verifiers).prepare
+    build = ExecutionBuilder(providers, registry, settings, guardrails, verifiers).build
 
     async with trio.open_nursery() as nursery:
-        await nursery.start(partial(_live, worker, prepare, settings, events or NULL_SINK))
+        await nursery.start(partial(_live, worker, build, settings, events or NULL_SINK))
         try:
             yield worker
             worker.drain.set()
@@ -138,7 +138,7 @@ async def running_worker(
 
 async def _live(
     worker: Worker,
-    prepare: Prepare,
+    build: Build,
     settings: WorkerSettings,
     events: EventSink,
     *,
@@ -149,7 +149,7 @@ async def _live(
             await supervise(
                 queue=worker.queue,
                 pool=worker.pool,
-                prepare=prepare,
+                build=build,
                 settings=settings,
                 drain=worker.drain,
                 events=events,

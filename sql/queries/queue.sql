@@ -16,17 +16,18 @@ with heads as (
       from heads
      where state = 'queued'
 ), due as (
-    select session_id, id, row_number() over (partition by tenant_id order by id) as turn
+    select tenant_id, session_id, id,
+           row_number() over (partition by tenant_id order by id) as turn
       from waiting
      where due
      order by turn, id
      limit $limit
 ), next as (
-    select extract(epoch from min(not_before) - coalesce($now::timestamptz, now()))::float8 as wake_in
+    select extract(epoch from min(not_before) - coalesce($now::timestamptz, now()))::float8 as next_due_in
       from waiting
      where not due
 )
-select due.session_id, next.wake_in
+select due.tenant_id, due.session_id, next.next_due_in
   from next
   left join due on true
  order by due.turn, due.id;
@@ -58,14 +59,14 @@ select head.due, claimed.*
   from head
   left join claimed on true;
 
--- name: find_unanswered_claims
+-- name: find_unconfirmed_claims
 -- What this process claimed in a statement whose answer it never got: it has no actor, and nothing has
 -- been done for it.  Only for a session of which this process executes nothing.
 select id, claim_epoch
   from runs
  where session_id = $session_id and state = 'running' and owner_id = $owner_id;
 
--- name: release_unanswered_claim
+-- name: release_unconfirmed_claim
 -- Give such a claim back.  By its epoch: this statement, too, may reach the database long after it was
 -- given up, and must not take the run from a later claim of the same process.
 with released as (
@@ -76,9 +77,9 @@ with released as (
            owner_id = null, lease_expires_at = null, last_owner_id = owner_id
      where id = $run_id
        and owner_id = $owner_id and claim_epoch = $claim_epoch and state = 'running'
-    returning session_id, id
+    returning session_id, id, tenant_id
 )
-select pg_notify('hango', session_id || ' ' || id) as notified from released;
+select pg_notify('hango', concat_ws(' ', session_id, id, tenant_id)) as notified from released;
 
 -- name: renew_leases
 -- Renew a batch in id order, skipping what someone else has locked: that is neither lost nor renewed.
@@ -148,6 +149,6 @@ with lapsed as materialized (
            stopped_by = case when fates.state = 'failed' then 'crash_loop' else stopped_by end
       from fates
      where runs.id = fates.id
-    returning runs.id, runs.session_id, runs.state
+    returning runs.id, runs.tenant_id, runs.session_id, runs.state
 )
-select id, state, pg_notify('hango', session_id || ' ' || id) as notified from reclaimed;
+select id, state, pg_notify('hango', concat_ws(' ', session_id, id, tenant_id)) as notified from reclaimed;

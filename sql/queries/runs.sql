@@ -29,7 +29,7 @@ with numbered as (
            jsonb_build_object('agent_id', agent_id, 'session_id', session_id, 'lane', lane), trace_id
       from created
 )
-select created.*, pg_notify('hango', session_id || ' ' || id) as notified from created;
+select created.*, pg_notify('hango', concat_ws(' ', session_id, id, tenant_id)) as notified from created;
 
 -- part: visible_run
 visible(runs.tenant_id, runs.session_created_by, $tenant_id, $user_id, $sees_all);
@@ -130,4 +130,4 @@ with target as materialized (
            jsonb_build_object('session_id', session_id), trace_id
       from cancelled
 )
-select cancelled.*, pg_notify('hango', session_id || ' ' || id) as notified from cancelled;
+select cancelled.*, pg_notify('hango', concat_ws(' ', session_id, id, tenant_id)) as notified from cancelled;

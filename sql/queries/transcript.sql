@@ -46,7 +46,7 @@ with held as materialized (
        set last_seq = last_seq + cardinality($message_ids::uuid[])
       from fence
      where sessions.id = fence.session_id
-    returning sessions.id, tenant_id, last_seq - cardinality($message_ids::uuid[]) as before
+    returning sessions.id, sessions.tenant_id, last_seq - cardinality($message_ids::uuid[]) as before
 )
 {insert_messages};
 
@@ -100,17 +100,17 @@ with held as materialized (
      where runs.id = $run_id and runs.session_id = held.id
        and owner_id = $owner_id and claim_epoch = $claim_epoch and state = 'running'
        and resume_turn = $resume_turn
-    returning runs.id, runs.session_id, runs.state
+    returning runs.id, runs.tenant_id, runs.session_id, runs.state
 ), bumped as (
     update sessions
        set last_seq = last_seq + cardinality($message_ids::uuid[])
       from fence
      where sessions.id = fence.session_id
-    returning sessions.id, tenant_id, last_seq - cardinality($message_ids::uuid[]) as before
+    returning sessions.id, sessions.tenant_id, last_seq - cardinality($message_ids::uuid[]) as before
 ), stored as (
     {insert_messages}
 )
-select fence.state, pg_notify('hango', fence.session_id || ' ' || fence.id) as notified,
+select fence.state, pg_notify('hango', concat_ws(' ', fence.session_id, fence.id, fence.tenant_id)) as notified,
        (select max(seq) from stored) as last_seq
   from fence;
 
@@ -133,22 +133,30 @@ with held as materialized (
        and owner_id = $owner_id and claim_epoch = $claim_epoch and state = 'running'
        and resume_turn = $resume_turn
        and lease_expires_at > coalesce($now::timestamptz, now())
-    returning runs.id, runs.session_id, runs.state
+    returning runs.id, runs.tenant_id, runs.session_id, runs.state
 ), bumped as (
     update sessions
        set last_seq = last_seq + cardinality($message_ids::uuid[])
       from fence
      where sessions.id = fence.session_id
        and fence.state = 'cancelled'
-    returning sessions.id, tenant_id, last_seq - cardinality($message_ids::uuid[]) as before
+    returning sessions.id, sessions.tenant_id, last_seq - cardinality($message_ids::uuid[]) as before
 ), stored as (
     {insert_messages}
 )
-select fence.state, pg_notify('hango', fence.session_id || ' ' || fence.id) as notified,
+select fence.state, pg_notify('hango', concat_ws(' ', fence.session_id, fence.id, fence.tenant_id)) as notified,
        (select max(seq) from stored) as last_seq
   from fence;
 
--- name: read_fate
+-- name: abandon_run
+-- End the lease now: the next sweep takes the run back, and counts it.
+update runs
+   set lease_expires_at = least(lease_expires_at, coalesce($now::timestamptz, now()))
+ where id = $run_id
+   and owner_id = $owner_id and claim_epoch = $claim_epoch and state = 'running'
+returning id;
+
+-- name: read_run_status
 -- After a write that came to no row: what the run is now, and whether the message is there already.
 select state, owner_id, claim_epoch, last_owner_id, reclaims, resume_turn,
        cancel_requested_at is not null as cancelled,

@@ -38,11 +38,11 @@ async def everything(world: SeededTenant) -> Mapping[str, Sequence[Row]]:
 async def thaw(stage: CrashHarness) -> None:
     """Let the process go on to its end, which changes no row of any table, and rings nobody."""
     before = await everything(stage.world)
-    own = Notification(new_id(), new_id())
+    own = Notification(new_id(), new_id(), new_id())
     async with stage.world.pool.listen() as rings:
         stage.forks.go_on()
         assert await stage.forks.ended() == 0
-        ring = f"{own.session_id} {own.run_id}"
+        ring = f"{own.session_id} {own.run_id} {own.tenant_id}"
         await sql(stage.world.pool, "select pg_notify($1, $2)", CHANNEL, ring)
         assert await anext(rings) == own
     assert await everything(stage.world) == before

@@ -52,7 +52,7 @@ async def test_a_stale_write_changes_nothing(world: SeededTenant, write: Write, 
         await write(claim)
     assert await all_rows(fetch) == before
     assert counted(names.FENCE_REJECTED) == rejected + 1
-    assert claim.lost
+    assert claim.lease.lost
 
 
 async def refused(write: Write, claim: Claim, conflicts: list[StateConflict]) -> None:

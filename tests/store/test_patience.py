@@ -7,6 +7,7 @@ import trio
 
 from hango.errors import StoreUnavailable
 from hango.store.fence import Fence
+from hango.store.lease import Lease
 from hango.testing.plugin import LeaseClock, SeededTenant
 
 
@@ -17,7 +18,8 @@ async def test_a_write_is_tried_to_the_very_end_of_a_lease_that_is_moved_meanwhi
     """A short lease that heartbeats keep is not given up between two tries."""
     run = await world.run(await world.session())
     began = trio.current_time()
-    fence = Fence.of(world.pool, run, began + 2.7)
+    lease = Lease.granted(run.owner_id, run.claim_epoch, ttl=3.0, asked_at=began)
+    fence = Fence.of(world.pool, run, lease)
     tries: list[float] = []
 
     async def away() -> None:
@@ -26,12 +28,12 @@ async def test_a_write_is_tried_to_the_very_end_of_a_lease_that_is_moved_meanwhi
 
     async def give_up() -> None:
         with pytest.raises(StoreUnavailable):
-            await fence.patiently(away)
+            await fence.retry_until_deadline(away)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(give_up)
         await lease_clock.advance(2)
-        fence.deadline = began + 5.7
+        lease.renew(began + 3.0)
         await lease_clock.advance(3)
         assert nursery.child_tasks
         await lease_clock.advance(1)

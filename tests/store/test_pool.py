@@ -199,8 +199,8 @@ async def test_more_rings_than_fit_become_a_hint_to_look(pool: Pool) -> None:
     async with pool.listen() as rings:
         await sql(
             pool,
-            "select pg_notify('hango', gen_random_uuid() || ' ' || gen_random_uuid())"
-            " from generate_series(1, 3000)",
+            "select pg_notify('hango', concat_ws(' ', id, gen_random_uuid(), id))"
+            " from generate_series(1, 3000), gen_random_uuid() as id",
         )
         await sql(pool, "select pg_notify('hango', 'not ours')")
         with trio.fail_after(20):

@@ -113,9 +113,9 @@ async def test_a_backed_off_head_holds_its_session_back(world: SeededTenant) -> 
     )
     queue = world.queue()
     assert await queue.claim_next(session.id) is None
-    look = await queue.look(10)
-    assert look.heads == ()
-    assert look.wake_in == pytest.approx(3600, abs=60)
+    found = await queue.poll(10)
+    assert found.heads == ()
+    assert found.next_due_in == pytest.approx(3600, abs=60)
 
 
 @pytest.mark.rule(2)
@@ -142,8 +142,11 @@ async def test_a_look_lists_heads_oldest_first_and_tenants_in_turn(pool: Pool) -
             await world.run(session)
             expected[world.tenant.slug].append(session.id)
     a, b = expected["one"], expected["two"]
-    assert (await one.queue().look(10)).heads == (a[0], b[0], a[1], b[1], a[2])
-    assert (await one.queue().look(2)).heads == (a[0], b[0])
+    assert [head[1] for head in (await one.queue().poll(10)).heads] == [a[0], b[0], a[1], b[1], a[2]]
+    assert (await one.queue().poll(2)).heads == (
+        (one.tenant.id, a[0]),
+        (two.tenant.id, b[0]),
+    )
 
 
 @pytest.mark.rule(4)
@@ -181,7 +184,7 @@ async def test_a_renewal_tells_lost_cancelled_and_skipped_apart(world: SeededTen
     async with row_held(world.pool, "runs", locked.run.id):
         for _ in range(2):
             renewal = await queue.renew([locked, cancelled, gone, fine])
-            assert renewal.renewed.keys() == {fine.key, cancelled.key}
+            assert renewal.renewed == {fine.key, cancelled.key}
             assert renewal.lost == {gone.key}
             assert renewal.cancelled == {cancelled.key}
 
@@ -197,7 +200,7 @@ async def test_a_claim_again_by_the_same_process_ends_the_old_claim(world: Seede
     new = await claim(queue, session)
     renewal = await queue.renew([old, new])
     assert renewal.lost == {old.key}
-    assert renewal.renewed.keys() == {new.key}
+    assert renewal.renewed == {new.key}
 
 
 @pytest.mark.rule(4)
@@ -215,7 +218,7 @@ async def test_the_local_deadline_counts_from_before_the_request(world: SeededTe
         nursery.start_soon(ask)
         await until_waiting(world.pool)
         answered_after = trio.current_time()
-    assert asked_at + 45.0 <= got[0].deadline <= answered_after + 45.0
+    assert asked_at + 45.0 <= got[0].lease.deadline <= answered_after + 45.0
 
 
 @pytest.mark.rule(5)
@@ -390,7 +393,7 @@ async def test_a_give_back_that_arrives_late_leaves_the_next_claim_alone(
     with pytest.raises(StoreUnavailable):
         await queue.claim_next(session.id)
     mine = await claim(queue, session)
-    late = [(query, values) for query, values in sent if query.name.startswith("release_unanswered")]
+    late = [(query, values) for query, values in sent if query.name.startswith("release_unconfirmed")]
     assert late
     for query, values in late:
         await write(world.pool, query, **values)  # type: ignore[arg-type]  # handed through
@@ -489,7 +492,7 @@ async def test_the_doorbell_rings_at_every_transition(world: SeededTenant, trans
                 await world.lapse(run)
                 await world.queue().sweep()
         with trio.fail_after(5):
-            assert await anext(rings) == Notification(session.id, run.id)
+            assert await anext(rings) == Notification(session.id, run.id, world.tenant.id)
 
 
 @pytest.mark.rule(2)
@@ -528,9 +531,10 @@ async def test_a_deadline_counts_from_before_it_was_asked_for(
     monkeypatch.setattr(Pool, asked_by, slowly)
     asked_at = trio.current_time()
     if asked_by == "write":
-        deadline = (await claim(queue, session)).deadline
+        deadline = (await claim(queue, session)).lease.deadline
     else:
-        deadline = (await queue.renew([mine])).renewed[mine.key]
+        mine.lease.renew((await queue.renew([mine])).asked_at)
+        deadline = mine.lease.deadline
     assert deadline - asked_at < queue.lease_ttl * 0.9 + slow / 2
 
 

@@ -161,9 +161,9 @@ class _Process:
         await supervise(
             queue=RunQueue(self.pool, self.owner, settings.lease_ttl, max_reclaims=10),
             pool=heard,
-            prepare=ExecutionBuilder(
+            build=ExecutionBuilder(
                 {"scripted": self.body.provider}, registry, settings, verifiers=self.body.verifiers
-            ).prepare,
+            ).build,
             settings=settings,
             drain=drain,
         )

@@ -197,16 +197,16 @@ class StopPoints:
 
     def stand_in(self, patch: pytest.MonkeyPatch) -> None:
         """Come along also where only hango's own code does."""
-        prepare, write = ExecutionBuilder.prepare, Pool.write
+        build, write = ExecutionBuilder.build, Pool.write
 
-        async def own_prepare(
+        async def own_build(
             workshop: ExecutionBuilder, claim: Claim, known: Sequence[Message]
         ) -> PreparedRun | RunOutcome:
             (said,) = claim.run.input
             assert isinstance(said, TextBlock)
             self._names[claim.run.id] = said.text.split()[0]
             await self.at(Phase.TOLD, self._names[claim.run.id])
-            return await prepare(workshop, claim, known)
+            return await build(workshop, claim, known)
 
         async def own_write(pool: Pool, query: Query, **values: object) -> Sequence[StoredRow]:
             name = self._name(values["run_id"]) if query.name in _WRITES else None
@@ -219,7 +219,7 @@ class StopPoints:
                 self.taken_back.update(row["id"] for row in rows)
             return rows
 
-        patch.setattr(ExecutionBuilder, "prepare", own_prepare)
+        patch.setattr(ExecutionBuilder, "build", own_build)
         patch.setattr(Pool, "write", own_write)
 
     def _name(self, run_id: object) -> str:

@@ -10,6 +10,7 @@ import trio
 from hango.actors import ExecutionBuilder, PreparedRun, WorkerSettings
 from hango.actors.actor import Address, spawn
 from hango.actors.leases import Leases
+from hango.actors.listener import OwnNotifications
 from hango.actors.session import Execute, session
 from hango.domain import (
     Message,
@@ -68,21 +69,26 @@ class SessionBench:
         return await self.world.sessions.messages(self.world.scope(), self.session.id)
 
 
-Prepare = Callable[[Claim, Sequence[Message]], Awaitable[PreparedRun | RunOutcome]]
+Build = Callable[[Claim, Sequence[Message]], Awaitable[PreparedRun | RunOutcome]]
 
 
-def builder_for(provider: FakeProvider, *gates: BlockingTool) -> Prepare:
+def builder_for(provider: FakeProvider, *gates: BlockingTool) -> Build:
     """Prepare executions with this provider."""
     registry = registry_of(*(gate.tool for gate in gates))
-    return ExecutionBuilder({"fake": provider}, registry, WorkerSettings()).prepare
+    return ExecutionBuilder({"fake": provider}, registry, WorkerSettings()).build
 
 
-async def make_session_bench(
-    world: SeededTenant, nursery: trio.Nursery, prepare: Prepare
-) -> SessionBench:
+async def make_session_bench(world: SeededTenant, nursery: trio.Nursery, build: Build) -> SessionBench:
     """Put a session's actor on stage."""
     leases = Leases()
     address = spawn(
-        nursery, session, prepare, leases, EventRecorder(), name="session under test", inbox_size=1
+        nursery,
+        session,
+        build,
+        leases,
+        OwnNotifications(),
+        EventRecorder(),
+        name="session under test",
+        inbox_size=1,
     )
     return SessionBench(world, await world.session(), address, leases)

@@ -155,16 +155,17 @@ async def test_cancel_and_drain_is_cancelled(world: SeededTenant) -> None:
     assert (await world.reload(run)).state is RunState.CANCELLED
 
 
-async def test_a_process_torn_down_releases_its_runs(world: SeededTenant) -> None:
-    """D17: cancelled from outside, the runs are given back by a shielded write."""
+async def test_a_process_torn_down_ends_its_leases(world: SeededTenant) -> None:
+    """D17, R-F1: by a shielded write; the next sweep takes the runs back, and counts them."""
     gate = BlockingTool()
     async with started_worker(world, FakeProvider([call("hold")]), gate.tool) as worker:
         run = await world.run(await world.session())
         await gate.entered.wait()
         worker.scope.cancel()
         await worker.ended.wait()
+    assert await world.queue().sweep() == 1
     now = await world.reload(run)
-    assert (now.state, now.owner_id, now.reclaims) == (RunState.QUEUED, None, 0)
+    assert (now.state, now.owner_id, now.reclaims) == (RunState.QUEUED, None, 1)
 
 
 @pytest.mark.rule(6)

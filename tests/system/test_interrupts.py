@@ -69,7 +69,7 @@ async def test_a_claim_already_lost_is_not_executed(world: SeededTenant, nursery
     provider = FakeProvider([text("never")])
     on = await make_session_bench(world, nursery, builder_for(provider))
     claim = await on.claim()
-    claim.lost = True
+    claim.lease.lose()
     await on.tell(claim).wait()
     assert (await world.reload(claim.run)).state is RunState.RUNNING
     assert provider.calls == 0
@@ -82,7 +82,7 @@ async def test_an_outcome_reached_without_authority_is_not_written(
     """D03: the answer was complete, but the lease was reported lost in the same moment."""
 
     async def prepare(claim: Claim, _: Sequence[Message]) -> RunOutcome:
-        claim.lost = True
+        claim.lease.lose()
         return RunOutcome(OutcomeStatus.DONE, iterations=1, usage=Usage())
 
     run = await (await make_session_bench(world, nursery, prepare)).execute()
@@ -163,17 +163,20 @@ async def test_once_torn_down_no_renewal_gives_more_time(world: SeededTenant) ->
         on.tell(claim)
         await gate.entered.wait()
         with trio.CancelScope(shield=True):
-            async with row_held(world.pool, "sessions", on.session.id):
+            async with row_held(world.pool, "runs", claim.run.id):
                 nursery.cancel_scope.cancel()
                 await until_waiting(world.pool)
-                later = {claim.key: trio.current_time() + 80}
-                on.leases.apply(Renewal(later, frozenset(), frozenset()))
-                assert claim.deadline <= trio.current_time() + RELEASE_GRACE
-    assert (await world.reload(claim.run)).state is RunState.QUEUED
+                renewed = frozenset({claim.key})
+                on.leases.apply(Renewal(trio.current_time(), renewed, frozenset(), frozenset()))
+                assert claim.lease.deadline <= trio.current_time() + RELEASE_GRACE
+    assert await world.queue().sweep() == 1
 
 
-async def test_the_slot_is_freed_whatever_becomes_of_the_run(world: SeededTenant) -> None:
-    """Torn down in the middle of a tool, the claim is released and the slot's callback called."""
+@pytest.mark.rule(5)
+async def test_a_run_whose_actor_is_torn_down_is_taken_back_at_once_and_counted(
+    world: SeededTenant,
+) -> None:
+    """R-F1: only an error ends a process like that, so it counts; the slot is freed all the same."""
     gate = BlockingTool()
     async with trio.open_nursery() as nursery:
         on = await make_session_bench(world, nursery, builder_for(FakeProvider([call("hold")]), gate))
@@ -181,5 +184,7 @@ async def test_the_slot_is_freed_whatever_becomes_of_the_run(world: SeededTenant
         on.tell(claim)
         await gate.entered.wait()
         nursery.cancel_scope.cancel()
-    assert (await world.reload(claim.run)).state is RunState.QUEUED
-    assert (on.settled, on.leases.alive()) == (1, [])
+    assert await world.queue().sweep() == 1
+    run = await world.reload(claim.run)
+    assert (run.state, run.reclaims) == (RunState.QUEUED, 1)
+    assert (on.settled, on.leases.renewable()) == (1, [])

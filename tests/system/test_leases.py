@@ -37,7 +37,7 @@ async def lease_left(world: SeededTenant, run: Run) -> float:
 async def stand(inbox: Inbox[Claim], scopes: list[trio.CancelScope]) -> None:
     """Hold a claim until the scope of its lease ends."""
     async for claim in inbox:
-        with inbox.interruptible(claim.key, claim.deadline) as scope:
+        with inbox.interruptible(claim.key, claim.lease.deadline) as scope:
             scopes.append(scope)
             await trio.sleep_forever()
 
@@ -170,14 +170,15 @@ async def test_an_answer_that_comes_after_the_deadline_gives_no_authority_back(
 ) -> None:
     """A deadline that has passed stays passed, although the database did renew the lease."""
     claim, leases, scopes = await claimed(world), Leases(), list[trio.CancelScope]()
-    claim.deadline = passed = trio.current_time() - 1
+    passed = trio.current_time() - 1
+    claim.lease.cap(passed)
     executor = spawn(nursery, stand, scopes, name="stand", inbox_size=1)
     executor.tell(claim)
     leases.add(claim, executor)
     await wait_all_tasks_blocked()
-    leases.apply(Renewal({claim.key: trio.current_time() + 80}, frozenset(), frozenset()))
-    assert claim.deadline == scopes[0].deadline == passed
-    assert leases.alive() == []
+    leases.apply(Renewal(trio.current_time(), frozenset({claim.key}), frozenset(), frozenset()))
+    assert claim.lease.deadline == scopes[0].deadline == passed
+    assert leases.renewable() == []
 
 
 async def test_once_told_to_stop_no_renewal_gives_more_time(
@@ -190,8 +191,8 @@ async def test_once_told_to_stop_no_renewal_gives_more_time(
     leases.add(claim, executor)
     await wait_all_tasks_blocked()
     leases.stop(within=5)
-    leases.apply(Renewal({claim.key: trio.current_time() + 80}, frozenset(), frozenset()))
-    assert claim.deadline <= trio.current_time() + 5
+    leases.apply(Renewal(trio.current_time(), frozenset({claim.key}), frozenset(), frozenset()))
+    assert claim.lease.deadline <= trio.current_time() + 5
     assert scopes[0].cancel_called
 
 

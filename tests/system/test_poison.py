@@ -178,7 +178,7 @@ async def test_it_can_be_cancelled_meanwhile(
         if backed_off:
             await lease_clock.advance(TICKING.lease_ttl)
             assert await world.queue().sweep()
-            assert (await world.queue().look(1)).wake_in is not None
+            assert (await world.queue().poll(1)).next_due_in is not None
         told = await world.runs.cancel(world.scope(), poison.id)
         assert told.state is (RunState.CANCELLED if backed_off else RunState.RUNNING)
         after = await world.run(session, "after nap")

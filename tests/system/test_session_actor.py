@@ -50,7 +50,7 @@ async def test_a_run_that_ends_well_is_settled_and_its_slot_freed(
     """One claim, one execution, one end; the claim is no longer kept."""
     on = await make_session_bench(world, nursery, builder_for(FakeProvider([text("hi")])))
     run = await on.execute()
-    assert (run.state, on.settled, on.leases.alive()) == (RunState.SUCCEEDED, 1, [])
+    assert (run.state, on.settled, on.leases.renewable()) == (RunState.SUCCEEDED, 1, [])
     assert [message.content for message in await on.stored()] == [
         (TextBlock("hello"),),
         (TextBlock("hi"),),
@@ -145,7 +145,7 @@ async def test_an_error_of_the_store_never_fails_a_run(
     on = await make_session_bench(world, nursery, prepare)
     run = await on.execute()
     assert run.state is RunState.RUNNING
-    assert (on.settled, on.leases.alive()) == (1, []), "its lease must not be renewed"
+    assert (on.settled, on.leases.renewable()) == (1, []), "its lease must not be renewed"
 
 
 async def test_an_end_that_cannot_be_stored_fails_the_run_instead_of_driving_it_for_ever(

@@ -69,7 +69,7 @@ async def test_messages_are_handled_one_at_a_time_in_the_order_of_telling(
         address = start(nursery, log)
         for key, seconds in (("slow", 10.0), ("quick", 0.0), ("middling", 5.0)):
             address.tell(Do(key, seconds))
-        address.retire()
+        address.close()
     assert [did.key for did in log] == ["slow", "quick", "middling"]
     assert autojump_clock.current_time() == pytest.approx(15.0)
 
@@ -84,7 +84,7 @@ async def test_an_interrupt_cuts_short_only_the_work_under_its_key(autojump_cloc
         await trio.sleep(1)
         assert not address.interrupt("second")
         assert address.interrupt("first")
-        address.retire()
+        address.close()
     assert log == [Did("first", cut_short=True), Did("second", cut_short=False)]
     assert autojump_clock.current_time() == pytest.approx(2.0)
 
@@ -99,7 +99,7 @@ async def test_an_interrupt_too_early_or_too_late_hits_nothing(autojump_clock: M
         await trio.sleep(2)
         assert not address.interrupt("work"), "ended"
         address.tell(Do("work", 1.0))
-        address.retire()
+        address.close()
     assert log == [Did("work", cut_short=False)] * 2
 
 
@@ -120,7 +120,7 @@ async def test_interrupts_never_leak_into_other_work(autojump_clock: MockClock) 
 
         for key in range(20):
             nursery.start_soon(interrupt, key)
-        address.retire()
+        address.close()
     assert {did.key for did in log if did.cut_short} == hit
     assert [did.key for did in log] == list(range(20))
 
@@ -133,7 +133,7 @@ async def test_a_full_inbox_refuses_and_keeps_what_it_has() -> None:
         address.tell(Do("taken"))
         with pytest.raises(InboxFull, match="worker"):
             address.tell(Do("refused"))
-        address.retire()
+        address.close()
     assert log == [Did("taken", cut_short=False)]
 
 
@@ -143,7 +143,7 @@ async def test_a_retired_actor_finishes_its_queue_and_takes_nothing_more() -> No
     async with trio.open_nursery() as nursery:
         address = start(nursery, log)
         address.tell(Do("taken"))
-        address.retire()
+        address.close()
         with pytest.raises(ActorStopped, match="worker"):
             address.tell(Do("refused"))
         await address.stopped.wait()
@@ -160,7 +160,7 @@ async def test_a_stopped_actor_refuses_messages_and_interrupts() -> None:
         address.tell(Do("refused"))
     assert not address.interrupt("refused")
     address.extend("refused", 1.0)
-    address.retire()
+    address.close()
 
 
 async def test_one_interruptible_thing_at_a_time() -> None:
@@ -244,7 +244,7 @@ async def test_a_restarted_actor_keeps_its_inbox_and_loses_only_the_message_it_w
         address = spawn(nursery, fragile, name="fragile", inbox_size=8, restart=Restart())
         for key in ("a", "poison", "b"):
             address.tell(Do(key))
-        address.retire()
+        address.close()
     assert log == ["a", "b"]
 
 
@@ -263,7 +263,7 @@ async def test_a_crash_inside_interruptible_work_forgets_its_key(autojump_clock:
         address = spawn(nursery, fragile, name="fragile", inbox_size=8, restart=Restart())
         address.tell(Do("poison"))
         address.tell(Do("b"))
-        address.retire()
+        address.close()
     assert log == ["b"]
 
 
@@ -283,7 +283,7 @@ async def test_a_restart_is_logged_with_type_and_place_but_without_content(
         async with trio.open_nursery() as nursery:
             spawn(nursery, crash, name="crash", inbox_size=1, restart=Restart())
     line = TextLines().format(caplog.records[0])
-    assert "actor crash failed" in line
+    assert "crash failed" in line
     assert "ValueError" in line
     assert "KeyError" in line
     assert "test_actor.py" in line
@@ -306,7 +306,7 @@ async def test_a_lease_is_the_deadline_of_the_work_and_a_heartbeat_moves_it(
             await trio.sleep(30)
             address.extend("run", autojump_clock.current_time() + 90)
             address.extend("another", autojump_clock.current_time() + 9000)
-        address.retire()
+        address.close()
     assert log == [Did("run", cut_short=True)]
     assert autojump_clock.current_time() == pytest.approx(5 * 30 + 90)
 
@@ -319,7 +319,7 @@ async def test_an_extended_deadline_lets_the_work_finish(autojump_clock: MockClo
         address.tell(Do("run", 100.0, deadline=90.0))
         await trio.sleep(60)
         address.extend("run", 150.0)
-        address.retire()
+        address.close()
     assert log == [Did("run", cut_short=False)]
 
 

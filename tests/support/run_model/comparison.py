@@ -80,9 +80,10 @@ def _is_as(model: Model, seen: Seen) -> bool:
 
 
 def _believes(claim: Claim, hold: Hold) -> bool:
-    mine = (claim.lost, claim.cancelled, claim.handing_over)
-    theirs = (hold.lost, hold.cancelled, hold.handing_over)
-    return mine == theirs and abs(claim.deadline - hold.deadline) < 1e-6  # the clock adds up floats
+    mine = (claim.lease.lost, claim.cancelled, claim.draining)
+    theirs = (hold.lost, hold.cancelled, hold.draining)
+    # the clock adds up floats
+    return mine == theirs and abs(claim.lease.deadline - hold.deadline) < 1e-6
 
 
 def _remembers(executor: Executor, stored: Sequence[Message]) -> bool:
@@ -108,10 +109,11 @@ def _told(
             f"  answers {[*said.values()]}; claims counted as lost: {beaten}",
             *(f"  {row}" for row in chain(*there.lines)),
             f"  messages {there.messages}; calls {there.effects}",
-            *(
-                f"  claim {number} by {it.deadline:g} s: "
-                f"lost={it.lost} cancelled={it.cancelled} handing_over={it.handing_over}"
-                for number, it in enumerate(beliefs)
-            ),
+            *(f"  claim {number} {_belief(it)}" for number, it in enumerate(beliefs)),
         ]
     )
+
+
+def _belief(it: Claim | Hold) -> str:
+    lease = it.lease if isinstance(it, Claim) else it
+    return f"by {lease.deadline:g} s: lost={lease.lost} cancelled={it.cancelled} draining={it.draining}"

@@ -7,6 +7,7 @@ Postgres makes of the same operation, `owners` see.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TypeAlias
@@ -74,6 +75,7 @@ class Hold:
         begun: the ordinals of the open turn's calls that it has begun.
         last: what it wrote last; empty before.
         kept: its lease is renewed.
+        renew_until: when that ends (its own clock, seconds).
     """
 
     owner: int
@@ -90,7 +92,8 @@ class Hold:
     lost: bool = False
     kept: bool = True
     cancelled: bool = False
-    handing_over: bool = False
+    draining: bool = False
+    renew_until: float = math.inf
 
     def holds(self, row: Row) -> bool:
         """Whether the run is theirs: the fence."""
@@ -98,7 +101,7 @@ class Hold:
 
     def alive(self, here: float) -> bool:
         """Whether they still renew its lease."""
-        return self.kept and not self.lost and self.deadline > here
+        return self.kept and not self.lost and here < min(self.deadline, self.renew_until)
 
     def gave_back(self, row: Row) -> bool:
         """Whether they ended the execution themselves, and there was none since."""

@@ -160,11 +160,13 @@ class Owners:
             case Sweep():
                 return await owner.queue.sweep()
             case Look():
-                look = await owner.queue.look(limit=len(SESSIONS))
+                found = await owner.queue.poll(limit=len(SESSIONS))
                 order = [session.id for session in self.sessions]
-                return frozenset(map(order.index, look.heads)), look.wake_in is not None
+                return frozenset(order.index(session_id) for _, session_id in found.heads), (
+                    found.next_due_in is not None
+                )
             case Drain():
-                owner.leases.hand_over()
+                owner.leases.drain()
                 return None
 
     async def _claim(self, op: Claim, owner: Owner) -> object:
@@ -182,7 +184,7 @@ class Owners:
         return (claim.run.session_seq, claim.run.claim_epoch, claim.run.resume_turn, read)
 
     async def _renew(self, owner: Owner, *, heard: bool) -> object:
-        alive = owner.leases.alive()
+        alive = owner.leases.renewable()
         if not alive:
             return ()
         renewal = await owner.queue.renew(alive)

@@ -12,6 +12,7 @@ from typing import TypeVar, cast
 
 import attrs
 
+from hango.actors.leases import INTERRUPT_GRACE
 from hango.domain import RunState
 
 from support.run_model.model import AWAY, CAP, FULL, LOCAL, MAX_RECLAIMS, TTL, Hold, Model, Row
@@ -188,6 +189,8 @@ def _hear(op: Renew, model: Model) -> None:
         hold = model.holds[index]
         if op.heard and hold.alive(model.here):
             hold.deadline = model.here + LOCAL if renewed else hold.deadline
+            if cancelled and not hold.cancelled:
+                hold.renew_until = model.here + INTERRUPT_GRACE
             hold.lost, hold.cancelled = lost, hold.cancelled or cancelled
 
 
@@ -219,4 +222,4 @@ def _look(op: Look, model: Model) -> None:
 def _drain(op: Drain, model: Model) -> None:
     model.said[op] = None
     for hold in model.holds:
-        hold.handing_over = hold.handing_over or (hold.owner == op.owner and hold.kept)
+        hold.draining = hold.draining or (hold.owner == op.owner and hold.kept)

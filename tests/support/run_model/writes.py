@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hango.domain import RunState
 
-from support.run_model.model import AWAY, CONFLICT, TTL, Hold, Model, Row
+from support.run_model.model import AWAY, CONFLICT, LOCAL, TTL, Hold, Model, Row
 from support.run_model.operations import Advance, Call, Release, Repeat, Settle, Write
 
 
@@ -115,6 +115,8 @@ def conclude(op: Write, model: Model) -> None:
     hold, said = model.holds[op.hold], model.said[op]
     hold.lost = hold.lost or said == CONFLICT
     if isinstance(said, bool):  # whether the run was cancelled, at its boundary
+        if isinstance(op, Advance) and not hold.lost and model.here < hold.deadline:
+            hold.deadline = max(hold.deadline, model.here + LOCAL)
         hold.cancelled = hold.cancelled or said
-        model.said[op] = not (hold.cancelled or hold.handing_over)
+        model.said[op] = not (hold.cancelled or hold.draining)
     hold.kept = hold.kept and not isinstance(said, RunState)
