@@ -151,7 +151,8 @@ select fence.state, pg_notify('hango', concat_ws(' ', fence.session_id, fence.id
 -- name: abandon_run
 -- End the lease now: the next sweep takes the run back, and counts it.
 update runs
-   set lease_expires_at = least(lease_expires_at, coalesce($now::timestamptz, now()))
+   set lease_expires_at = least(lease_expires_at,
+                                coalesce($now::timestamptz, now()) - interval '1 millisecond')
  where id = $run_id
    and owner_id = $owner_id and claim_epoch = $claim_epoch and state = 'running'
 returning id;
