@@ -136,7 +136,7 @@ def forgotten() -> Coroutine[object, object, str]:
         (object, "object"),
         (lambda: NotImplemented, "NotImplementedType"),
         (lambda: (word for word in ["allow"]), "generator"),
-        (EqualsEverything, "Agreeing"),
+        (EqualsEverything, "EqualsEverything"),
         (mimic_text, "Mock"),
     ],
 )

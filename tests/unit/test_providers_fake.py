@@ -188,7 +188,7 @@ async def test_any_steps_can_be_written() -> None:
 async def test_what_is_no_answer_complains(slip: object) -> None:
     """Taken for an empty answer, it would be a run that is done, whatever the test meant."""
     fake = FakeProvider([cast("Answer", slip)])
-    with pytest.raises(AssertionError, match="no answer and no block"):
+    with pytest.raises(AssertionError, match="neither an answer nor a block"):
         await ask(fake)
     assert len(fake.complaints) == 1
 
