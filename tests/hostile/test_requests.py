@@ -16,7 +16,7 @@ from support.api import Api, is_problem
     ("body", "said"),
     [
         (b"[" * 100_000, "nested too deeply"),
-        (b'{"input":%s1%s}' % (b"[" * 64, b"]" * 64), "nested deeper than 64"),
+        (b'{"input":%s1%s}' % (b"[" * 64, b"]" * 64), "nested too deep"),
         (b'{"input":%s}' % (b"9" * 2000), "more than 1000 digits"),
         (b'{"input":%s}' % (b"9" * 5000), "number that is too long"),
         (b'{"input":1e400}', "beyond the range of a double"),

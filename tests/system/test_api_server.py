@@ -146,10 +146,10 @@ async def stalling(pool: Pool) -> AsyncIterator[Api]:
 async def open_stalled(api: Api) -> trio.SocketStream:
     """Ask for more than `MUCH` bytes and read one of them."""
     session = await api.session()
-    for _ in range(MUCH // 2**20):
-        await api.acme.sessions.add_message(
-            api.acme.scope(Role.MEMBER), session.id, "user", (TextBlock("x" * 2**20),)
-        )
+    # one message: a page of several would end at a megabyte
+    await api.acme.sessions.add_message(
+        api.acme.scope(Role.MEMBER), session.id, "user", (TextBlock("x" * MUCH),)
+    )
     stream = await api.connect()
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
     await stream.send_all(api.head("GET", f"/v1/sessions/{session.id}/messages"))
