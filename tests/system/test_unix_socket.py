@@ -25,7 +25,7 @@ async def test_a_socket_in_use_is_not_taken(pool: Pool, tmp_path: Path) -> None:
     bind = f"unix:{path}"
     for _ in range(2):
         async with running(pool, bind=bind):
-            with pytest.raises(OSError, match="another process listens there"):
+            with trio.fail_after(20), pytest.raises(OSError, match="another process listens there"):
                 await server.serve(
                     create_app(Stores.on(pool), SETTINGS, trio.Event()), bind, stop=trio.Event()
                 )
@@ -91,7 +91,7 @@ async def test_what_is_no_socket_is_left_alone(
     path = make(tmp_path / "s")
     existed = path.exists()
     app = create_app(Stores.on(pool), SETTINGS, trio.Event())
-    with pytest.raises(OSError, match=says):
+    with trio.fail_after(20), pytest.raises(OSError, match=says):
         await server.serve(app, f"unix:{path}", stop=trio.Event())
     assert path.exists() is existed
 
