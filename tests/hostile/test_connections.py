@@ -54,7 +54,7 @@ async def test_every_connection_ends_as_it_must(pool: Pool, caplog: pytest.LogCa
 
 @pytest.mark.rule(29)
 async def test_no_connection_stays_unused(pool: Pool, caplog: pytest.LogCaptureFixture) -> None:
-    """S-H2, S-M2: whoever says nothing, too little or reads nothing is closed."""
+    """S-H2, S-M2: a client that says nothing or too little, or does not read, is closed."""
     settings = attrs.evolve(SETTINGS, body_timeout=0.3)
     async with serving(pool, settings, limits=SHORT) as api:
         rows = rows_for(api)

@@ -179,7 +179,7 @@ async def test_a_storm_of_connections_leaves_a_process_as_it_was(database: str, 
             connections, files_then, memory_then = await at_rest(here, url)
             assert (await client.get("/healthz")).status_code == 200
     figures = f"{runs} runs; {files_then - files} files and {memory_then - memory} bytes more"
-    print(figures)  # noqa: T201  # for whoever runs the storm at its full size
+    print(figures)  # noqa: T201  # the figures of a storm at its full size
     assert connections <= RUNS_AT_ONCE
     assert files_then - files <= POOL, figures
     assert memory_then - memory < GROWTH, figures

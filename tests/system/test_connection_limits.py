@@ -133,5 +133,5 @@ def test_connections_leave_descriptors_for_the_rest(
     ],
 )
 def test_a_peer_is_an_address_or_a_network(address: object, peer: str) -> None:
-    """S-M2: whoever has a whole /64 of IPv6 is still one peer."""
+    """S-M2: a client with a whole /64 of IPv6 is one peer."""
     assert peer_of(address) == peer

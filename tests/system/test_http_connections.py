@@ -27,7 +27,7 @@ SECRET = "the text of an error"  # noqa: S105  # it must not be logged
 
 
 async def foreign_cancel() -> BaseException:
-    """Return a cancellation that was somebody else's."""
+    """Return a cancellation of another scope."""
     with trio.CancelScope() as scope:
         scope.cancel()
         try:

@@ -116,7 +116,7 @@ def affordable(limits: ConnectionLimits) -> ConnectionLimits:
 
 
 class HttpServer:
-    """Accepts the connections of one server, refuses those beyond the limits, and survives them all."""
+    """Accepts the connections of one server, and refuses those beyond the limits."""
 
     def __init__(self, app: WebApp, limits: ConnectionLimits, stop: trio.Event) -> None:
         self._app = ASGIWrapper(RequestGuard(app.asgi, stop))
@@ -152,10 +152,10 @@ class HttpServer:
             connections.start_soon(self._serve, connection)
         else:
             self._faults.log(
-                "a connection was refused: HANGO_MAX_CONNECTIONS or HANGO_MAX_CONNECTIONS_PER_PEER"
-                " are open"
+                "a connection was refused: the limit HANGO_MAX_CONNECTIONS or"
+                " HANGO_MAX_CONNECTIONS_PER_PEER is reached"
             )
-            connections.start_soon(self._survive, partial(self._refuse, stream))
+            connections.start_soon(self._guard, partial(self._refuse, stream))
 
     async def finish(self) -> None:
         """Close what is unused; other connections end with the answer they wait for."""
@@ -176,11 +176,11 @@ class HttpServer:
 
     async def _serve(self, connection: HttpConnection) -> None:
         try:
-            await self._survive(connection.run)
+            await self._guard(connection.run)
         finally:
             self._open.remove(connection)
 
-    async def _survive(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do the work of one connection; whatever it raises costs that connection (rule 27)."""
         try:
             await work()
