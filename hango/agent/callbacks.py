@@ -7,15 +7,16 @@ is not blocked.  Only cancellation is raised.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TypeVar, cast
 
 import attrs
 import trio
 
+from hango.domain import Scope
 from hango.safe_errors import is_ctrl_c
-from hango.threads import Threads, is_async
+from hango.threads import Owner, Threads, is_async
 
 T = TypeVar("T")
 
@@ -34,6 +35,23 @@ class CallbackThreads:
 
 
 @attrs.frozen
+class TenantThreads:
+    """Threads, as the callbacks of one tenant's run use them."""
+
+    threads: Threads = attrs.field(factory=Threads)
+    tenant: Hashable = None
+
+    @classmethod
+    def of(cls, threads: Threads, scope: Scope | None) -> TenantThreads:
+        """Return *threads* for the tenant of *scope*."""
+        return cls(threads, scope.tenant_id if scope else None)
+
+    async def run(self, function: Callable[[], object], name: str) -> object:
+        """Wait for a thread, within the run's deadline, and run *function*, called *name*, in it."""
+        return await self.threads.run(function, Owner(self.tenant, name))
+
+
+@attrs.frozen
 class Raised:
     """What a function raised instead of returning."""
 
@@ -42,10 +60,13 @@ class Raised:
 
 # A function that raises KeyboardInterrupt is one that failed; Ctrl-C is not.
 @trio.lowlevel.enable_ki_protection
-async def call_user_function(function: Callable[[T], object], about: T, threads: Threads) -> object:
+async def call_user_function(
+    function: Callable[[T], object], about: T, threads: TenantThreads
+) -> object:
     """Return what *function* returns for *about*, awaited where necessary, or `Raised`.
 
-    A sync function runs in one of *threads*.  Cancelled midway, nothing is returned, even if the
+    A sync function runs in one of *threads*, when one is free: waiting for that is never an answer.
+    Cancelled midway, nothing is returned, even if the
     function swallows the cancellation; a sync one goes on in its thread, and its result is dropped.
     """
     try:
@@ -58,17 +79,21 @@ async def call_user_function(function: Callable[[T], object], about: T, threads:
     return answer
 
 
-async def _answer(function: Callable[[T], object], about: T, threads: Threads) -> object:
+async def _answer(function: Callable[[T], object], about: T, threads: TenantThreads) -> object:
     if is_async(function):
         answer = function(about)
-    elif threads.exhausted:
-        raise RuntimeError("it was not called: too many earlier calls have not returned yet")
     else:
-        answer = await threads.run(partial(function, about))
+        answer = await threads.run(partial(function, about), name_of(function))
     answer = await answer if inspect.isawaitable(answer) else answer
     if inspect.iscoroutine(answer):
         answer.close()  # or Python warns that it was never awaited
     return answer
+
+
+def name_of(function: object) -> str:
+    """Return a name for the log; attributes of objects are not read, their code could do anything."""
+    kind = type(function).__qualname__
+    return str(getattr(function, "__qualname__", kind)) if inspect.isroutine(function) else kind
 
 
 def exact_str(value: object) -> str | None:

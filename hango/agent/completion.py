@@ -14,7 +14,7 @@ from uuid import UUID
 
 import attrs
 
-from hango.agent.callbacks import Raised, call_user_function, exact_str
+from hango.agent.callbacks import Raised, TenantThreads, call_user_function, exact_str
 from hango.codec import cut_text
 from hango.domain import (
     Block,
@@ -30,7 +30,6 @@ from hango.domain.todos import read_todo
 from hango.domain.tools import UNKNOWN_TOOL
 from hango.errors import InvalidInput, VerifierError
 from hango.safe_errors import describe, format_frames
-from hango.threads import Threads
 
 MAX_REASON = 1000  # bytes of a verifier's reason
 UNSPECIFIED = "unspecified"
@@ -110,7 +109,7 @@ class Completion:
             raise InvalidInput("must be an integer of at least 1", field="completion.max_attempts")
 
 
-async def judge(verify: Verifier, result: RunResult, threads: Threads) -> str | None:
+async def judge(verify: Verifier, result: RunResult, threads: TenantThreads) -> str | None:
     """Return why *result* is not complete, cleaned and bounded; None if it is.
 
     A sync *verify* runs in *threads*.  Cancelled midway, nothing is returned.

@@ -7,18 +7,16 @@ asked, and a guardrail that raises or returns anything unexpected denies.
 from __future__ import annotations
 
 import copy
-import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 import attrs
 
-from hango.agent.callbacks import Raised, call_user_function, exact_str
+from hango.agent.callbacks import Raised, TenantThreads, call_user_function, exact_str, name_of
 from hango.codec import cut_text
 from hango.domain import JsonObject, ToolUseBlock
 from hango.safe_errors import describe, format_frames
-from hango.threads import Threads
 
 ALLOW = "allow"
 MAX_REASON = 1000  # bytes of a denial's reason, as the model gets it
@@ -53,7 +51,7 @@ again when the turn is replayed after a crash.
 
 
 async def denial(
-    guardrails: Sequence[Guardrail], call: ToolUseBlock, turn: int, threads: Threads
+    guardrails: Sequence[Guardrail], call: ToolUseBlock, turn: int, threads: TenantThreads
 ) -> str | None:
     """Return why *call* is denied, cleaned and bounded; None if every guardrail permits it.
 
@@ -76,14 +74,8 @@ def _reason(guardrail: Guardrail, answer: object) -> str | None:
     if reason is not None:
         return None if reason in ("", ALLOW) else reason
     if type(answer) is Raised:
-        _log.warning("guardrail %s raised %s", _name_of(guardrail), format_frames(answer.error))
+        _log.warning("guardrail %s raised %s", name_of(guardrail), format_frames(answer.error))
         return f"a guardrail failed: {describe(answer.error)}"
     kind = type(answer).__name__
-    _log.warning("guardrail %s returned %s, which is neither None nor a str", _name_of(guardrail), kind)
+    _log.warning("guardrail %s returned %s, which is neither None nor a str", name_of(guardrail), kind)
     return f"a guardrail must return None or a str, but it returned {kind}"
-
-
-def _name_of(guardrail: Guardrail) -> str:
-    """Return a name for the log; attributes of objects are not read, their code could do anything."""
-    kind = type(guardrail).__qualname__
-    return getattr(guardrail, "__qualname__", kind) if inspect.isroutine(guardrail) else kind

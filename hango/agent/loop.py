@@ -17,7 +17,7 @@ import attrs
 
 from hango.agent import outcomes
 from hango.agent.accumulator import Accumulator, ModelAnswer
-from hango.agent.callbacks import CallbackThreads
+from hango.agent.callbacks import CallbackThreads, TenantThreads
 from hango.agent.completion import Completion, feedback, judge, rejections, result_of
 from hango.agent.guardrails import Guardrail
 from hango.agent.history import dangling_call_results
@@ -208,7 +208,7 @@ class AgentLoop:
             tools=self.tools,
             ledger=self.ledger,
             guardrails=self.guardrails,
-            threads=self.threads.guardrails,
+            threads=TenantThreads.of(self.threads.guardrails, self.scope),
             events=self._events,
             at_once=self.limits.tools_at_once,
         )
@@ -223,7 +223,9 @@ class AgentLoop:
         totals, messages = self._totals(answer), self.transcript.messages
         result = result_of(messages, self.run_id, usage=totals.usage, turns=totals.turns)
         try:
-            reason = await judge(gate.verify, result, self.threads.verifiers)
+            reason = await judge(
+                gate.verify, result, TenantThreads.of(self.threads.verifiers, self.scope)
+            )
         except VerifierError as error:
             return outcomes.failed(totals, RunError(ErrorCode.VERIFIER_ERROR, str(error)))
         if reason is None:

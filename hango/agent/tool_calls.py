@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import trio
 
+from hango.agent.callbacks import TenantThreads
 from hango.agent.guardrails import Guardrail, denial
 from hango.agent.ports import EventSink, Toolbox
 from hango.codec import clean_text
@@ -23,7 +24,6 @@ from hango.domain import (
     ToolUseBlock,
 )
 from hango.errors import StoreError
-from hango.threads import Threads
 
 
 async def run_tool_calls(
@@ -32,7 +32,7 @@ async def run_tool_calls(
     tools: Toolbox,
     ledger: Ledger,
     guardrails: Sequence[Guardrail],
-    threads: Threads,
+    threads: TenantThreads,
     events: EventSink,
     at_once: int,
 ) -> tuple[ToolResultBlock, ...]:
@@ -76,7 +76,7 @@ async def run_tool_calls(
 
 
 async def _denial(
-    guardrails: Sequence[Guardrail], call: ToolUseBlock, turn: int, threads: Threads
+    guardrails: Sequence[Guardrail], call: ToolUseBlock, turn: int, threads: TenantThreads
 ) -> str | None:
     """Return why the call may not happen; None if it may."""
     if call.raw_input is not None:  # the arguments are not JSON: the tool will not run anyway

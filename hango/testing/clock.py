@@ -21,6 +21,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from hango.db.pool import Pool, open_pool
+from hango.threads import WAITING_FOR_FUNCTION
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 """What the database is told when the clock stands at 0."""
@@ -30,7 +31,7 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _CUSHION = 0.001
 _PATIENCE = 30.0  # real seconds; what has not ended by then never will
 _LONGEST = 24 * 3600.0  # seconds of the clock; a test that waits longer waits for ever
-_THREAD = trio.to_thread.run_sync.__code__
+_THREADS = frozenset({trio.to_thread.run_sync.__code__, WAITING_FOR_FUNCTION})
 
 
 @attrs.define(eq=False)
@@ -227,4 +228,4 @@ def _tasks() -> Iterator[trio.lowlevel.Task]:
 
 def _is_in_thread(task: trio.lowlevel.Task) -> bool:
     """Tell whether *task* waits for a thread: trio keeps no public count of them."""
-    return any(frame.f_code is _THREAD for frame, _ in task.iter_await_frames())
+    return any(frame.f_code in _THREADS for frame, _ in task.iter_await_frames())

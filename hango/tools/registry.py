@@ -8,7 +8,8 @@ allow-list is checked here, at the call.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import TypeAlias, cast
 
@@ -22,7 +23,7 @@ from hango.domain.tools import UNKNOWN_TOOL
 from hango.errors import RegistrationError
 from hango.safe_errors import MAX_MESSAGE
 from hango.telemetry import metrics, names
-from hango.threads import Threads
+from hango.threads import FunctionStuckError, Owner, RunInThread, Threads
 from hango.tools.failures import CallFailure, ErrorKind
 from hango.tools.replay import MAY_HAVE, RECORDED, denied, once
 from hango.tools.tool import Tool, as_result
@@ -122,11 +123,23 @@ class ToolSet:
         if isinstance(bound, CallFailure):
             return self._to_result(call.name, bound)
         tool = self._tools[call.name]
-        body = partial(self._run, tool, bound, context)
-        if tool.effects not in RECORDED:
-            return await body()
-        outcome = await once(tool, context, ledger, body)
+        try:
+            # first, so that the call is recorded, and its time begins, when it really starts
+            async with self._thread(tool, context) as run_in_thread:
+                body = partial(self._run, tool, bound, context, run_in_thread)
+                if tool.effects not in RECORDED:
+                    return await body()
+                outcome = await once(tool, context, ledger, body)
+        except FunctionStuckError as error:
+            outcome = CallFailure(ErrorKind.STUCK_THREADS, f"{tool.name} did not run: {error}")
         return self._to_result(tool.name, outcome) if isinstance(outcome, CallFailure) else outcome
+
+    def _thread(self, tool: Tool, context: ToolContext) -> AbstractAsyncContextManager[RunInThread]:
+        """Wait for a thread, as long as the run may; less if calls of this very tool are stuck."""
+        if not tool.in_thread:
+            return nullcontext(_run_nowhere)
+        tenant = context.scope.tenant_id if context.scope else None
+        return self._threads.reserve(Owner(tenant, tool.name), patience=self._seconds(tool))
 
     async def deny(
         self, call: ToolUseBlock, reason: str, context: ToolContext, ledger: Ledger
@@ -159,11 +172,6 @@ class ToolSet:
                 f"the arguments are not a JSON object, so {tool.name} did not run: "
                 f"{_echo(call.raw_input)}",
             )
-        if tool.in_thread and self._threads.exhausted:
-            return CallFailure(
-                ErrorKind.STUCK_THREADS,
-                f"{tool.name} did not run: too many earlier calls have not returned yet",
-            )
         return None
 
     def _bound(self, call: ToolUseBlock) -> Bound | CallFailure:
@@ -173,11 +181,16 @@ class ToolSet:
         except BaseException as error:  # noqa: BLE001  # checking may run code of the tool's types
             return CallFailure.of(ErrorKind.INVALID_ARGUMENTS, error)
 
-    async def _run(self, tool: Tool, bound: Bound, context: ToolContext) -> Result:
+    def _seconds(self, tool: Tool) -> float:
+        return self._timeout if tool.timeout is None else min(tool.timeout, self._timeout)
+
+    async def _run(
+        self, tool: Tool, bound: Bound, context: ToolContext, run_in_thread: RunInThread
+    ) -> Result:
         """Run the tool's function within its time limit."""
-        seconds = self._timeout if tool.timeout is None else min(tool.timeout, self._timeout)
+        seconds = self._seconds(tool)
         with trio.move_on_after(seconds):
-            outcome = await self._attempt(tool, bound, context)
+            outcome = await self._attempt(tool, bound, context, run_in_thread)
             # The tool may have swallowed a cancel, or raised another error or a group instead.  Here it
             # is raised again: it ends at the scope above if it was the timeout's, else at the caller.
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -186,12 +199,14 @@ class ToolSet:
         warning = f"; {MAY_HAVE}" if tool.effects in RECORDED else ""
         return self._to_result(tool.name, CallFailure(ErrorKind.TIMEOUT, late + warning))
 
-    async def _attempt(self, tool: Tool, bound: Bound, context: ToolContext) -> Result | CallFailure:
+    async def _attempt(
+        self, tool: Tool, bound: Bound, context: ToolContext, run_in_thread: RunInThread
+    ) -> Result | CallFailure:
         """Run the function; whatever it raises becomes a value."""
         stage = ErrorKind.EXCEPTION
         try:
             with watchdog.in_progress(f"tool {tool.name}"):
-                value = await tool.invoke(bound, context, self._threads)
+                value = await tool.invoke(bound, context, run_in_thread)
             stage = ErrorKind.INVALID_RESULT
             return as_result(value)
         except BaseException as error:  # noqa: BLE001  # SystemExit too; `_run` raises a cancel anew
@@ -224,6 +239,10 @@ class ToolSet:
 
     def _cut_error(self, message: str) -> str:
         return cut_text(message, min(MAX_MESSAGE, self._result_limit))
+
+
+async def _run_nowhere(function: Callable[[], object]) -> object:
+    raise AssertionError(f"{function} is async, and needs no thread")
 
 
 def _echo(text: str) -> str:

@@ -20,7 +20,7 @@ from hango.domain import Effects, EffectsName, JsonObject, Result, ToolContext, 
 from hango.domain.names import API_NAME, is_api_name
 from hango.domain.tools import NO_OUTPUT
 from hango.errors import InvalidInput, RegistrationError
-from hango.threads import Threads, is_async
+from hango.threads import RunInThread, is_async
 from hango.tools.schema import check_arguments, compile_schema, inline_references
 from hango.tools.signature import Function, read_signature, takes_context
 
@@ -124,16 +124,17 @@ class Tool:
         return self._convert(clean)
 
     async def invoke(
-        self, bound: Mapping[str, object], context: ToolContext, threads: Threads
+        self, bound: Mapping[str, object], context: ToolContext, run_in_thread: RunInThread
     ) -> object:
         """Call the function with what `bind` returned; returns and raises what the function does.
 
-        If cancelled, a sync function goes on in its thread and its result is dropped.
+        A sync function runs by *run_in_thread*.  If cancelled, it goes on in its thread and its result
+        is dropped.
         """
         before = (context,) if self._takes_context else ()
         function = partial(self.function, *before, **bound)
         if self.in_thread:
-            return await threads.run(function)
+            return await run_in_thread(function)
         return await cast("Awaitable[object]", function())
 
 

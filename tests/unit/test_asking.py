@@ -13,13 +13,12 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from hango.agent import callbacks
-from hango.agent.callbacks import Raised
-from hango.threads import Threads
+from hango.agent.callbacks import Raised, TenantThreads
 
 Question: TypeAlias = Callable[[str], object]
 PATIENCE = 60.0  # seconds of a wait that is not meant to be one
 
-ask = partial(callbacks.call_user_function, threads=Threads())
+ask = partial(callbacks.call_user_function, threads=TenantThreads())
 
 
 async def louder(text: str) -> str:

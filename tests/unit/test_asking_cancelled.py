@@ -11,21 +11,21 @@ from typing import NoReturn, TypeAlias
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from hango import RunResult
 from hango.agent import Completion, callbacks
-from hango.agent.callbacks import CallbackThreads, Raised
+from hango.agent.callbacks import CallbackThreads, Raised, TenantThreads
 from hango.domain import ToolUseBlock
-from hango.testing import Answer
-from hango.threads import MAX_STUCK, Threads
+from hango.threads import MAX_STUCK, MAX_STUCK_PER_TENANT, Threads
 
 from support.loop_bench import Bench, asks, says
 from support.tools import cancel_when_blocked
 
 Question: TypeAlias = Callable[[str], object]
-PATIENCE = 60.0  # seconds of a wait that is not meant to be one
+PATIENCE = 20.0  # seconds of a wait that is not meant to be one
 
-ask = partial(callbacks.call_user_function, threads=Threads())
+ask = partial(callbacks.call_user_function, threads=TenantThreads())
 
 
 async def _hang(_: str) -> None:
@@ -110,7 +110,7 @@ async def test_a_cancel_does_not_wait_for_a_thread() -> None:
         return "allow"
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(callbacks.call_user_function, hang, "", threads)
+        nursery.start_soon(callbacks.call_user_function, hang, "", TenantThreads(threads))
         await begun.wait()
         nursery.cancel_scope.cancel()
     assert threads.stuck == 1
@@ -118,16 +118,38 @@ async def test_a_cancel_does_not_wait_for_a_thread() -> None:
     await ended.wait()
 
 
-async def test_too_many_that_hang_keep_others_from_hanging() -> None:
-    """C08: a sync function is not started then; an async one is."""
-    threads = Threads(max_stuck=0)
-    asked: list[str] = []
-    answer = await callbacks.call_user_function(asked.append, "hi", threads)
-    assert isinstance(answer, Raised)
-    assert "not returned yet" in str(answer.error)
-    assert asked == []
-    for function in (_allow, Allowing()):
-        assert await callbacks.call_user_function(function, "hi", threads) == "allow"
+@pytest.mark.rule(19)
+async def test_no_thread_free_is_a_wait_and_never_an_answer() -> None:
+    """C08, R-F8: of a function whose calls hang no other starts; others, and async ones, do."""
+    threads, released = Threads(max_stuck=1), threading.Event()
+    of_tenant, answers = TenantThreads(threads, "acme"), list[object]()
+
+    def hang(_: str) -> str:
+        begun.set()
+        released.wait(PATIENCE)
+        return "allow"
+
+    async def abandon() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(callbacks.call_user_function, hang, "", of_tenant)
+            await trio.to_thread.run_sync(begun.wait)
+            nursery.cancel_scope.cancel()
+
+    async def again() -> None:
+        answers.append(await callbacks.call_user_function(hang, "", of_tenant))
+
+    begun = threading.Event()
+    await abandon()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(again)
+        await wait_all_tasks_blocked()
+        for function in (_allow, Allowing(), lambda _: "allow"):
+            assert await callbacks.call_user_function(function, "hi", of_tenant) == "allow"
+        elsewhere = TenantThreads(threads, "umbra")
+        assert await callbacks.call_user_function(lambda _: "allow", "hi", elsewhere) == "allow"
+        assert answers == []
+        released.set()
+    assert answers == ["allow"]
 
 
 @pytest.mark.rule(23)
@@ -141,20 +163,22 @@ async def test_verifiers_that_hang_keep_no_guardrail_from_answering() -> None:
         released.wait(PATIENCE)
         return True, ""
 
-    def bench(*script: Answer) -> Bench:
-        completion = Completion(hang, 2)
-        return Bench(script, guardrails=[lambda _: None], completion=completion, threads=threads)
+    def hang_as_well(result: RunResult) -> tuple[bool, str]:
+        return hang(result)
 
     async with trio.open_nursery() as nursery:
-        for _ in range(MAX_STUCK):
-            nursery.start_soon(bench(says("done")).run)
+        for verify in [hang, hang_as_well] * MAX_STUCK:  # as many as a tenant may have
+            bench = Bench([says("done")], completion=Completion(verify, 2), threads=threads)
+            nursery.start_soon(bench.run)
             await trio.to_thread.run_sync(begun.acquire)
         nursery.cancel_scope.cancel()
+    assert threads.verifiers.stuck == MAX_STUCK_PER_TENANT
     try:
-        asking = bench(asks(ToolUseBlock("c1", "get_time")), says("done"))
-        asking.completion = None
-        await asking.run()
-        assert len(asking.tools.calls) == 1
+        script = [asks(ToolUseBlock("c1", "get_time")), says("done")]
+        bench = Bench(script, guardrails=[lambda _: None], threads=threads)
+        with trio.fail_after(PATIENCE / 4):
+            await bench.run()
+        assert len(bench.tools.calls) == 1
     finally:
         released.set()
         while threads.verifiers.stuck:  # they have only their own bookkeeping left to do

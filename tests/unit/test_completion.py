@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from hango import Completion, RunResult, Verifier
 from hango.agent import completion
+from hango.agent.callbacks import TenantThreads
 from hango.agent.completion import MAX_REASON, UNSPECIFIED
 from hango.codec import clean_text, cut_text
 from hango.errors import InvalidInput, VerifierError
-from hango.threads import Threads
 
 from support.deceptive_values import (
     DeceptiveStr,
@@ -29,7 +29,7 @@ from support.deceptive_values import (
 )
 
 RESULT = RunResult("done")
-judge = partial(completion.judge, threads=Threads())
+judge = partial(completion.judge, threads=TenantThreads())
 
 
 def passes(_: RunResult) -> tuple[bool, str]:

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from hango import BeforeToolEvent, Guardrail
 from hango.agent import guardrails
+from hango.agent.callbacks import TenantThreads
 from hango.agent.guardrails import ALLOW, MAX_REASON
 from hango.codec import clean_text, cut_text
 from hango.domain import ToolUseBlock
-from hango.threads import Threads
 
 from support.deceptive_values import (
     DeceptiveStr,
@@ -29,7 +29,7 @@ from support.deceptive_values import (
 )
 
 CALL = ToolUseBlock("c1", "buy", {"item": {"name": "tea", "counts": [1, 2]}})
-denial = partial(guardrails.denial, threads=Threads())
+denial = partial(guardrails.denial, threads=TenantThreads())
 NO_TEXT = "a guardrail must return None or a str, but it returned {}"
 
 

@@ -149,7 +149,7 @@ async def test_a_call_for_which_there_is_no_thread_is_not_recorded() -> None:
     """It is refused like the others."""
     journal = Journal()
     idle = tool(effects=Effects.UNSAFE, name="t")(lambda: None)
-    view = view_of(idle, threads=Threads(max_stuck=0))
+    view = view_of(idle, threads=Threads(max_stuck=0), timeout=0.01)
     assert (await view.call(CALL, CONTEXT, journal)).is_error
     assert journal.happened == []
 

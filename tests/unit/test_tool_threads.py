@@ -11,19 +11,29 @@ import pytest
 import trio
 import trio.testing
 
-from hango.domain import Effects, Result
-from hango.threads import _Job
+from hango.domain import Effects, Result, ToolUseBlock
+from hango.testing import MemoryLedger
 from hango.tools import Threads, Tool, ToolSet, tool
 
-from support.tools import (
-    call,
-    counting,
-    shout,
-    view_of,
-)
+from support.tools import CONTEXT, call, cancel_when_blocked, counting, shout, view_of
 
 TIMEOUT = 30  # seconds, on a clock that only moves when told
-PATIENCE = 10.0  # real seconds, of a wait that is not meant to be one
+
+
+ran: list[str] = []
+
+
+@tool(effects="unsafe")
+def through() -> str:
+    """Note that it ran."""
+    ran.append("through")
+    return "through"
+
+
+@pytest.fixture(autouse=True)
+def nothing_ran() -> None:
+    """Forget what earlier tests ran."""
+    ran.clear()
 
 
 @attrs.define
@@ -121,66 +131,72 @@ async def test_a_sync_tool_that_hangs_is_left_behind_and_counted(
 
 
 @pytest.mark.rule(19)
-async def test_stuck_threads_are_bounded(gate: Gate, mock_clock: trio.testing.MockClock) -> None:
-    """C08: beyond the bound a sync call is refused; async tools go on."""
-    threads = Threads(max_threads=3, max_stuck=2)
-    view = view_of(gated(gate), shout, threads=threads, timeout=TIMEOUT)
+async def test_stuck_threads_of_a_function_are_bounded(
+    gate: Gate, mock_clock: trio.testing.MockClock
+) -> None:
+    """C08: beyond the bound a call waits its time, and says that it did not run; other tools go on."""
+    threads = Threads(max_stuck=2)
+    view = view_of(gated(gate), shout, through, threads=threads, timeout=TIMEOUT)
     for _ in range(2):
-        assert not threads.exhausted
         await leave_behind(view, gate, mock_clock)
-    assert threads.exhausted
-    with counting("gated", "stuck_threads"):
-        result = await call(view, "gated")
-    assert result.is_error
-    assert "not returned yet" in result.for_llm
+    results: list[Result] = []
+
+    async def work() -> None:
+        with counting("gated", "stuck_threads"):
+            results.append(await call(view, "gated"))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(work)
+        await trio.testing.wait_all_tasks_blocked()
+        assert (await call(view, "shout", text="a")).for_llm == "A"
+        assert (await call(view, "through")).for_llm == "through"
+        assert not results
+        mock_clock.jump(TIMEOUT + 1)
+    told = "gated did not run: 2 earlier calls of it have not returned"
+    assert results == [Result(told, is_error=True)]
     assert gate.runs == 2
-    assert (await call(view, "shout", text="a")).for_llm == "A"
 
 
 @pytest.mark.rule(19)
-async def test_a_sync_tool_that_waits_for_a_thread_can_time_out_and_never_starts(
+async def test_a_call_that_waits_for_a_thread_uses_up_no_time(
     gate: Gate, mock_clock: trio.testing.MockClock
 ) -> None:
-    """C08: its call is over, so its body must not run later."""
-    view = view_of(gated(gate), threads=Threads(max_threads=1, max_stuck=9), timeout=TIMEOUT)
-    await leave_behind(view, gate, mock_clock)
+    """R-F8: its time begins when it starts, and only then it is recorded; none free is no end."""
+    held = tool(effects="read_only", name="held", timeout=9 * TIMEOUT)(gate.wait)
+    view = view_of(held, through, threads=Threads(max_threads=1), timeout=9 * TIMEOUT)
+    ledger, results = MemoryLedger(), list[Result]()
+
+    async def work(name: str) -> None:
+        results.append(await view.call(ToolUseBlock("c1", name), CONTEXT, ledger))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(work, "held")
+        await gate.next_one()
+        nursery.start_soon(work, "through")
+        for _ in range(3):
+            await trio.testing.wait_all_tasks_blocked()
+            mock_clock.jump(TIMEOUT - 1)
+        assert (results, ledger.calls) == ([], {})
+        gate.opened.set()
+    assert results == [Result("through"), Result("through")]
+    assert len(ledger.calls) == 1
+
+
+@pytest.mark.rule(19)
+async def test_a_call_that_is_cancelled_while_it_waits_never_starts(gate: Gate) -> None:
+    """C08: nor is it recorded as started."""
+    view = view_of(gated(gate), through, threads=Threads(max_threads=1))
+    ledger = MemoryLedger()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(call, view, "gated")
-        await trio.testing.wait_all_tasks_blocked()
-        mock_clock.jump(TIMEOUT + 1)
-    assert gate.runs == 1
-    await gate.let_through()
-    assert gate.runs == 0
-
-
-def test_a_thread_that_begins_after_its_call_is_over_does_nothing() -> None:
-    """C08: between the start of a thread and its first step a call may end."""
-    ran: list[int] = []
-    threads = Threads()
-    job = _Job(lambda: ran.append(1))
-    threads._leave(job)
-    threads._work(job)
+        await gate.next_one()
+        with trio.CancelScope() as scope:
+            nursery.start_soon(cancel_when_blocked, scope)
+            await view.call(ToolUseBlock("c1", "through"), CONTEXT, ledger)
+        assert scope.cancelled_caught
+        gate.opened.set()
+    assert ledger.calls == {}
     assert not ran
-    assert threads.stuck == 0
-
-
-def test_a_thread_that_outlives_its_trio_run_takes_no_place_in_the_next(gate: Gate) -> None:
-    """C08: it may end when nobody is left to give it back to; a program may run trio many times."""
-    threads = Threads(max_threads=1, max_stuck=9)
-
-    async def leave() -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(threads.run, gate.wait)
-            await gate.next_one()
-            nursery.cancel_scope.cancel()
-
-    async def use() -> object:
-        with trio.fail_after(PATIENCE):
-            return await threads.run(lambda: "through")
-
-    trio.run(leave)
-    assert threads.stuck == 1
-    assert trio.run(use) == "through"
 
 
 @pytest.mark.rule(19)

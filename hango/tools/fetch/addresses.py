@@ -88,7 +88,7 @@ def read_addresses(texts: Sequence[str]) -> tuple[IPAddress, ...]:
     return tuple(dict.fromkeys(map(ip_address, texts)))
 
 
-# Lookups cannot be interrupted; a name server that hangs holds at most this many threads.
+# Lookups cannot be interrupted; while so many hang, others wait.
 MAX_LOOKUPS = 16
 
 
@@ -96,7 +96,9 @@ MAX_LOOKUPS = 16
 class SystemResolver:
     """Resolves names with the operating system; a `Resolve`."""
 
-    _threads: Threads = attrs.field(factory=lambda: Threads(MAX_LOOKUPS), init=False)
+    _threads: Threads = attrs.field(
+        factory=lambda: Threads(MAX_LOOKUPS, MAX_LOOKUPS, MAX_LOOKUPS), init=False
+    )
 
     async def __call__(self, host: str) -> Sequence[str]:
         """Return the addresses of *host*, best first; if cancelled, its thread goes on alone."""
