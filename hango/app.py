@@ -149,6 +149,7 @@ def _worker_settings(settings: Settings) -> WorkerSettings:
         drain_timeout=settings.drain_timeout,
         session_idle_timeout=settings.session_idle_timeout,
         run_deadline=settings.run_deadline,
+        missing_grace=settings.missing_grace,
         tool_timeout=settings.tool_timeout,
         max_iterations=settings.max_iterations,
         max_tool_calls=settings.max_tool_calls,

@@ -54,7 +54,20 @@ class PreparedRun:
     deadline: float
 
 
-Build: TypeAlias = Callable[[Claim, Sequence[Message]], Awaitable[PreparedRun | RunOutcome]]
+@attrs.frozen
+class NotHere:
+    """The run cannot be executed by this process, but maybe by another.
+
+    Attributes:
+        waiting_on: what is not registered here.
+        grace: seconds for which other processes are given the chance.
+    """
+
+    waiting_on: str
+    grace: float
+
+
+Build: TypeAlias = Callable[[Claim, Sequence[Message]], Awaitable[PreparedRun | RunOutcome | NotHere]]
 """Takes a claim, and the beginning of its session's transcript as far as it is known."""
 
 
@@ -87,7 +100,7 @@ class ExecutionBuilder:
     verifiers: Mapping[str, Verifier] = attrs.field(factory=dict)
     threads: CallbackThreads = attrs.field(factory=CallbackThreads)
 
-    async def build(self, claim: Claim, known: Sequence[Message]) -> PreparedRun | RunOutcome:
+    async def build(self, claim: Claim, known: Sequence[Message]) -> PreparedRun | RunOutcome | NotHere:
         """Read session, creator and agent, and build the loop; or return how the run ends without one.
 
         Raises:
@@ -97,30 +110,32 @@ class ExecutionBuilder:
         session, run = execution.session, claim.run
         try:
             creator = _authorized(execution.creator, session)
-            agent = self._runnable(execution.agent)
         except _Refused as refused:
             return failure(run, refused.error)
+        if (agent := execution.agent) is None:
+            return failure(run, RunError(ErrorCode.AGENT_MISSING, "the session's agent is gone"))
+        # leaving one out would run what its owner wanted guarded
+        if missing := self._missing(agent):
+            return NotHere(missing, self.settings.missing_grace)
         transcript = await claim.open_transcript(session, known)
         deadline = _own(agent.limits.run_deadline, self.settings.run_deadline)
         return PreparedRun(self._loop(claim, agent, creator.scope, transcript), transcript, deadline)
 
-    def _runnable(self, agent: AgentDefinition | None) -> AgentDefinition:
-        if agent is None:
-            raise _Refused(ErrorCode.AGENT_MISSING, "the session's agent is gone")
-        if agent.provider not in self.providers:
-            raise _Refused(
-                ErrorCode.AGENT_MISSING, f"no provider named {agent.provider!r} is registered here"
-            )
-        # leaving one out would run what its owner wanted guarded
-        for name in agent.guardrails:
-            if name not in self.guardrails:
-                raise _Refused(
-                    ErrorCode.AGENT_MISSING, f"no guardrail named {name!r} is registered here"
-                )
-        if agent.completion is not None and agent.completion.verify not in self.verifiers:
-            name = agent.completion.verify
-            raise _Refused(ErrorCode.AGENT_MISSING, f"no verifier named {name!r} is registered here")
-        return agent
+    def _missing(self, agent: AgentDefinition) -> str:
+        """Return what the agent needs and this process does not have; empty if it has all."""
+        gate = [] if agent.completion is None else [agent.completion.verify]
+        needed = {
+            "provider": ([agent.provider], self.providers),
+            "guardrail": (agent.guardrails, self.guardrails),
+            "verifier": (gate, self.verifiers),
+            "tool": (agent.tools, frozenset(self.registry.names())),
+        }
+        return ", ".join(
+            f"{kind} {name!r}"
+            for kind, (wanted, registered) in needed.items()
+            for name in wanted
+            if name not in registered
+        )
 
     def _loop(
         self, claim: Claim, agent: AgentDefinition, scope: Scope, transcript: SessionTranscript

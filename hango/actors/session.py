@@ -16,7 +16,7 @@ import attrs
 import trio
 
 from hango.actors.actor import Inbox
-from hango.actors.execution import Build, PreparedRun, failure
+from hango.actors.execution import Build, NotHere, PreparedRun, failure
 from hango.actors.leases import INTERRUPT_GRACE, Leases
 from hango.actors.listener import OwnNotifications
 from hango.agent import AgentLoop, EventSink, ExecutionOptions
@@ -90,11 +90,13 @@ class _Execution:
     async def run(self, inbox: Inbox[Execute]) -> None:
         """Execute the run, then settle it if there is an outcome to write."""
         outcome = await self._execute(inbox)
+        if isinstance(outcome, NotHere):
+            outcome = await self._postpone(outcome)
         if outcome is not None and not await self._settle(outcome):
             error = RunError(ErrorCode.INTERNAL, "the end of the run could not be stored")
             await self._settle(self._failure(error))
 
-    async def _execute(self, inbox: Inbox[Execute]) -> RunOutcome | Interrupted | None:
+    async def _execute(self, inbox: Inbox[Execute]) -> RunOutcome | Interrupted | NotHere | None:
         """Execute under the lease; return what is to be written, None for nothing.
 
         The border of the run: whatever foreign code raises ends here, `SystemExit` included.  Cancelled
@@ -121,10 +123,10 @@ class _Execution:
                 _log.exception("the run raised while it was being interrupted")
         return await self._interrupted()
 
-    async def _work(self) -> RunOutcome | Interrupted:
+    async def _work(self) -> RunOutcome | Interrupted | NotHere:
         """Build the loop and run it, within the time one execution may take."""
         prepared = await self.build(self.claim, self.known)
-        if isinstance(prepared, RunOutcome):
+        if isinstance(prepared, RunOutcome | NotHere):
             return prepared
         self.prepared, self.known = prepared, prepared.transcript.messages
         run, deadline = self.claim.run, trio.current_time() + prepared.deadline
@@ -196,6 +198,21 @@ class _Execution:
             return False
         _log.info("the run is %s", state)
         return True
+
+    async def _postpone(self, lack: NotHere) -> RunOutcome | None:
+        """Put the run back for another process; return its failure once that was tried too long."""
+        self.own.expect(self.claim.run.id)
+        try:
+            if await self._while_held(lambda: self.claim.postpone(lack.waiting_on, grace=lack.grace)):
+                _log.info("the run waits for a process that has %s", lack.waiting_on)
+                return None
+        except StoreError as error:
+            _log.warning("the run could not be put back, its lease will lapse: %s", error)
+            return None
+        finally:
+            self.own.forget(self.claim.run.id)
+        missing = f"not registered in any process for {lack.grace:g} s: {lack.waiting_on}"
+        return self._failure(RunError(ErrorCode.AGENT_MISSING, missing))
 
     async def _abandon(self) -> None:
         """End the lease at once: the next sweep takes the run back, and counts it."""

@@ -20,6 +20,7 @@ class WorkerSettings:
         drain_timeout: seconds that running turns have to finish once the process drains.
         session_idle_timeout: seconds after which a session's actor, and the transcript it keeps, ends.
         run_deadline: seconds one execution may take, unless the agent has a limit of its own.
+        missing_grace: seconds a run waits for a process that has its provider, tools and so on.
         tool_timeout: seconds one tool call may take, unless the agent has a limit of its own.
         max_iterations: provider calls in one run, unless the agent has a limit of its own.
         max_tool_calls: calls one answer may ask for.
@@ -34,6 +35,7 @@ class WorkerSettings:
     drain_timeout: float = defaults.DRAIN_TIMEOUT
     session_idle_timeout: float = defaults.SESSION_IDLE_TIMEOUT
     run_deadline: float = defaults.RUN_DEADLINE
+    missing_grace: float = defaults.MISSING_GRACE
     tool_timeout: float = defaults.TOOL_TIMEOUT
     max_iterations: int = defaults.MAX_ITERATIONS
     max_tool_calls: int = defaults.MAX_TOOL_CALLS

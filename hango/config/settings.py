@@ -89,6 +89,7 @@ class Settings:
         run_workers: runs executed at once in this process.
         provider_timeout: silence of a provider's stream.
         run_max_reclaims: in a row without progress, before a run fails; 0 is never.
+        missing_grace: how long a run waits for a process that has what its agent needs.
         default_provider: of `hango run` and `hango dev`; None chooses by the keys that are set.
         log_level: None is info for a server, and warning for the other commands.
     """
@@ -132,6 +133,7 @@ class Settings:
         "HANGO_RUN_POLL_INTERVAL", duration(0.1), defaults.RUN_POLL_INTERVAL
     )
     run_max_reclaims: int = _setting("HANGO_RUN_MAX_RECLAIMS", number(0, 1_000_000), 10)
+    missing_grace: float = _setting("HANGO_MISSING_GRACE", duration(0.0), defaults.MISSING_GRACE)
     drain_timeout: float = _setting("HANGO_DRAIN_TIMEOUT", duration(0.0), defaults.DRAIN_TIMEOUT)
     session_idle_timeout: float = _setting(
         "HANGO_SESSION_IDLE_TIMEOUT", duration(0.1), defaults.SESSION_IDLE_TIMEOUT

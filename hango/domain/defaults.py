@@ -15,6 +15,7 @@ RUN_POLL_INTERVAL: Final = 5.0  # seconds
 DRAIN_TIMEOUT: Final = 120.0  # seconds
 SESSION_IDLE_TIMEOUT: Final = 300.0  # seconds
 RUN_DEADLINE: Final = 900.0  # seconds
+MISSING_GRACE = 600.0  # seconds; longer than a rolling deploy takes
 TOOL_TIMEOUT: Final = 30.0  # seconds
 TOOL_RESULT_LIMIT: Final = 256 * 1024  # bytes of UTF-8
 MAX_ITERATIONS: Final = 20  # provider calls in one run

@@ -110,6 +110,7 @@ class Run:
     started_at: datetime | None
     finished_at: datetime | None
     created_at: datetime
+    waiting_on: str | None
 
 
 class OutcomeStatus(StrEnum):

@@ -42,6 +42,7 @@ APPEND_MESSAGES = QUERIES["append_messages"]
 END_TURN = QUERIES["end_turn"]
 SETTLE_RUN = QUERIES["settle_run"]
 RELEASE_RUN = QUERIES["release_run"]
+POSTPONE_RUN = QUERIES["postpone_run"]
 ABANDON_RUN = QUERIES["abandon_run"]
 
 ClaimKey: TypeAlias = tuple[UUID, int]
@@ -213,6 +214,28 @@ class Claim:
         if isinstance(outcome, Interrupted):
             return await self._release(outcome)
         return await self._finish(outcome)
+
+    async def postpone(self, waiting_on: str, *, grace: float) -> bool:
+        """Put the run back for a process that can execute it; return False if that was tried too long.
+
+        Args:
+            waiting_on: what this process lacks.
+            grace: seconds since the first time that any process lacked something.
+
+        Raises:
+            StateConflict: the claim is no longer ours; nothing was changed.
+            StoreUnavailable: the database stayed away until the deadline.
+        """
+        stored, status = await self._fence.write(
+            "postpone",
+            POSTPONE_RUN,
+            lambda status: self._fence.settled(status) or self._fence.holds(status),
+            None,
+            waiting_on=waiting_on,
+            grace=timedelta(seconds=grace),
+            now=self._pool.now(),
+        )
+        return bool(stored) or not self._fence.holds(status)
 
     async def abandon(self) -> None:
         """End the lease at once, so that the next sweep takes the run back and counts it.

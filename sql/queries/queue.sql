@@ -47,7 +47,7 @@ with head as materialized (
     update runs
        set state = 'running', owner_id = $owner_id, claim_epoch = claim_epoch + 1,
            lease_expires_at = coalesce($now::timestamptz, now()) + $lease_ttl::interval,
-           not_before = null,
+           not_before = null, waiting_on = null,
            started_at = coalesce(started_at, $now::timestamptz, now())
       from head
      where runs.id = head.id

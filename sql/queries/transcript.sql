@@ -58,6 +58,7 @@ with held as materialized (
 ), fence as (
     update runs
        set resume_turn = $turn, iterations = $turn, usage = $usage, reclaims = 0,
+           missing_since = null,
            attempts = attempts + $rejected::boolean::int,
            lease_expires_at = greatest(lease_expires_at,
                                        coalesce($now::timestamptz, now()) + $lease_ttl::interval)
@@ -147,6 +148,31 @@ with held as materialized (
 select fence.state, pg_notify('hango', concat_ws(' ', fence.session_id, fence.id, fence.tenant_id)) as notified,
        (select max(seq) from stored) as last_seq
   from fence;
+
+-- name: postpone_run
+-- Put back a run that this process cannot execute, for a process that can: after a pause that grows with
+-- the time since the first try, and counted nowhere.  No row, too, once that time is $grace.
+with fence as (
+    update runs
+       set state = case when cancel_requested_at is null then 'queued' else 'cancelled' end,
+           finished_at = case when cancel_requested_at is not null
+                              then coalesce($now::timestamptz, now()) end,
+           owner_id = null, lease_expires_at = null, last_owner_id = owner_id,
+           not_before = case when cancel_requested_at is null
+                             then coalesce($now::timestamptz, now())
+                                  + greatest(interval '1 second',
+                                             least(interval '30 seconds',
+                                                   (coalesce($now::timestamptz, now()) - missing_since) / 2))
+                        end,
+           missing_since = coalesce(missing_since, $now::timestamptz, now()),
+           waiting_on = $waiting_on
+     where id = $run_id
+       and owner_id = $owner_id and claim_epoch = $claim_epoch and state = 'running'
+       and lease_expires_at > coalesce($now::timestamptz, now())
+       and coalesce(missing_since, $now::timestamptz, now()) > coalesce($now::timestamptz, now()) - $grace::interval
+    returning id, tenant_id, session_id, state
+)
+select state, pg_notify('hango', concat_ws(' ', session_id, id, tenant_id)) as notified from fence;
 
 -- name: abandon_run
 -- End the lease now: the next sweep takes the run back, and counts it.

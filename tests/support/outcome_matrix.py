@@ -16,6 +16,7 @@ import pytest
 import trio
 
 from hango.actors import ExecutionBuilder, PreparedRun
+from hango.actors.execution import NotHere
 from hango.db.pool import Pool
 from hango.db.queries import Query
 from hango.db.queries import Row as StoredRow
@@ -201,7 +202,7 @@ class StopPoints:
 
         async def own_build(
             workshop: ExecutionBuilder, claim: Claim, known: Sequence[Message]
-        ) -> PreparedRun | RunOutcome:
+        ) -> PreparedRun | RunOutcome | NotHere:
             (said,) = claim.run.input
             assert isinstance(said, TextBlock)
             self._names[claim.run.id] = said.text.split()[0]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 import attrs
 import trio
 
-from hango.actors import ExecutionBuilder, PreparedRun, WorkerSettings
+from hango.actors import Build, ExecutionBuilder, WorkerSettings
 from hango.actors.actor import Address, spawn
 from hango.actors.leases import Leases
 from hango.actors.listener import OwnNotifications
@@ -15,7 +15,6 @@ from hango.actors.session import Execute, session
 from hango.domain import (
     Message,
     Run,
-    RunOutcome,
     Session,
 )
 from hango.store.claims import Claim
@@ -67,9 +66,6 @@ class SessionBench:
     async def stored(self) -> Sequence[Message]:
         """Read the session's messages."""
         return await self.world.sessions.messages(self.world.scope(), self.session.id)
-
-
-Build = Callable[[Claim, Sequence[Message]], Awaitable[PreparedRun | RunOutcome]]
 
 
 def builder_for(provider: FakeProvider, *gates: BlockingTool) -> Build:

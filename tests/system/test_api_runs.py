@@ -47,6 +47,7 @@ async def test_a_run_is_accepted_and_found(api: Api) -> None:
         *("session_id", "agent_id", "created_by", "lane", "session_seq", "state", "input", "error"),
         *("stop_reason", "stopped_by", "attempts", "iterations", "resume_turn", "usage"),
         *("final_message_id", "span_id", "cancel_requested_at", "started_at", "finished_at"),
+        "waiting_on",
     ]
     assert run["session_id"] == str(session.id)
     assert run["created_by"] == str(user.id)

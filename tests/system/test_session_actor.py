@@ -9,6 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from hango.actors import ExecutionBuilder, WorkerSettings
 from hango.agent import AgentLoop
 from hango.db.pool import Pool, open_pool
 from hango.domain import (
@@ -30,6 +31,7 @@ from hango.telemetry.logs import TextLines
 from hango.testing import FakeProvider, call, hanging, text
 from hango.testing.plugin import SeededTenant, make_seeded_tenant, sql
 from hango.testing.scripts import USAGE
+from hango.testing.workers import registry_of
 
 from support.session_bench import builder_for, make_session_bench
 from support.workers import TICKING, BlockingTool, HandClock, mock_now, started_worker, until
@@ -256,18 +258,28 @@ async def test_whoever_made_the_session_may_run_in_it_whatever_their_role(
         "update agents set provider = 'gone'",
         "update agents set guardrails = '{no_shell}'",
         """update agents set completion = '{"verify": "all_todos_done", "max_attempts": 3}'""",
+        "update agents set tools = '{no_such_tool}'",
     ],
 )
-async def test_an_agent_that_cannot_be_run_as_defined_is_not_run_at_all(
-    world: SeededTenant, nursery: trio.Nursery, change: str
+@pytest.mark.parametrize("grace", [600.0, 0.0])
+async def test_what_is_not_registered_here_is_waited_for_and_never_left_out(
+    world: SeededTenant, nursery: trio.Nursery, change: str, grace: float
 ) -> None:
-    """A provider, guardrail or gate this process does not have: failed, never left out in silence."""
+    """R-F7, W-M7: another process may have it; after the grace the run fails."""
     provider = FakeProvider([text("never")])
-    on = await make_session_bench(world, nursery, builder_for(provider))
+    settings = WorkerSettings(missing_grace=grace)
+    build = ExecutionBuilder({"fake": provider}, registry_of(), settings).build
+    on = await make_session_bench(world, nursery, build)
     claim = await on.claim()
     await sql(world.pool, change)
     await on.tell(claim).wait()
-    await expect_refusal(world, claim.run, ErrorCode.AGENT_MISSING, provider)
+    if not grace:
+        await expect_refusal(world, claim.run, ErrorCode.AGENT_MISSING, provider)
+        return
+    now = await world.reload(claim.run)
+    assert (now.state, now.reclaims, provider.calls) == (RunState.QUEUED, 0, 0)
+    assert now.waiting_on
+    assert now.not_before
 
 
 async def expect_refusal(

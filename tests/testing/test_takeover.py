@@ -6,9 +6,10 @@ import attrs
 import pytest
 import trio
 
+from hango import Effects, tool
 from hango.domain import ProviderRequest, RunState
-from hango.testing import Answer, FakeProvider, answer, hanging, text
-from hango.testing.plugin import LeaseClock, SeededTenant
+from hango.testing import Answer, FakeProvider, answer, call, hanging, text
+from hango.testing.plugin import LeaseClock, SeededTenant, sql
 
 ROUNDS = range(5)
 
@@ -75,3 +76,27 @@ async def test_a_worker_cut_off_is_followed_too_and_comes_back_to_work(
     assert (done.state, done.claim_epoch) == (RunState.SUCCEEDED, 2)
     assert (await hango_world.reload(later)).last_owner_id == first.queue.owner_id
     assert diary.entries == [(0, "first"), (97, "second"), (107, "first")]
+
+
+@pytest.mark.rule(12)
+async def test_a_run_waits_for_a_process_that_has_its_tool(
+    hango_world: SeededTenant, lease_clock: LeaseClock
+) -> None:
+    """R-F7, W-M7: while a new tool is rolled out, no run is lost and none does without it."""
+
+    @tool(effects=Effects.READ_ONLY)
+    async def wire() -> str:
+        """Wire money; safe to run again."""
+        return "wired"
+
+    await sql(hango_world.pool, "update agents set tools = '{wire}'")
+    old, new = FakeProvider([text("never")]), FakeProvider([call("wire"), text("done")])
+    async with hango_world.worker(old):
+        run = await hango_world.run(await hango_world.session())
+        await lease_clock.advance(5)
+        waiting = await hango_world.reload(run)
+        assert (waiting.state, waiting.waiting_on) == (RunState.QUEUED, "tool 'wire'")
+        async with hango_world.worker(new, wire), lease_clock.autojump():
+            ended = await hango_world.ended(run)
+    assert (ended.state, ended.reclaims, ended.waiting_on) == (RunState.SUCCEEDED, 0, None)
+    assert (old.calls, new.calls) == (0, 2)

@@ -102,6 +102,7 @@ def run_of(number: int, script: str, turns: int, end: float) -> Run:
         started_at=at(0),
         finished_at=at(end),
         created_at=at(0),
+        waiting_on=None,
     )
 
 

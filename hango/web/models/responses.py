@@ -191,6 +191,9 @@ class RunJson(Answer):
     started_at: Time | None
     finished_at: Time | None
     created_at: Time
+    waiting_on: str | None = Field(
+        description="What the last process to claim it does not have; it waits for one that has."
+    )
 
 
 class ListedRunJson(RunJson):
