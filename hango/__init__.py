@@ -2,72 +2,13 @@
 
 Everything exported here, in `hango.testing` and in `hango.testing.plugin` is public and stays; all
 other names may change.
+
+The names are loaded when the first of them is used: `import hango` alone is fast, so that the command
+line is ready for signals right after its start.
 """
 
-from hango.agent import (
-    Agent,
-    BeforeToolEvent,
-    Completion,
-    Guardrail,
-    Loop,
-    Outcome,
-    Provider,
-    RunOpts,
-    RunResult,
-    ToolCall,
-    Verdict,
-    Verifier,
-    all_todos_done,
-    loop_unsupported,
-)
-from hango.domain import (
-    Block,
-    BlockStart,
-    BlockStop,
-    Effects,
-    InputDelta,
-    Limits,
-    Message,
-    OpaqueBlock,
-    PromptMessage,
-    ProviderEvent,
-    ProviderRequest,
-    RedactedThinkingBlock,
-    Result,
-    RunState,
-    Scope,
-    SignatureDelta,
-    Stop,
-    StopReason,
-    TextBlock,
-    TextDelta,
-    ThinkingBlock,
-    ThinkingDelta,
-    ToolContext,
-    ToolDefinition,
-    ToolResultBlock,
-    ToolUseBlock,
-    Usage,
-    UsageUpdate,
-)
-from hango.errors import (
-    ConfigError,
-    ContextExceeded,
-    HangoError,
-    InvalidInput,
-    LoopBusy,
-    ProviderError,
-    ProviderStreamBroken,
-    RegistrationError,
-    UnsupportedStop,
-)
-from hango.plugins import Plugins
-from hango.providers import openai_provider
-from hango.tools import Registry, Tool, Toolkit, ToolSet, tool
-
-# Longer names of the same classes, for modules that import them beside others
-ToolResult = Result
-LoopOutcome = Outcome
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 __all__ = [
     "Agent",
@@ -131,3 +72,16 @@ __all__ = [
     "openai_provider",
     "tool",
 ]
+
+
+if TYPE_CHECKING:
+    from hango.exports import *  # noqa: F403 - exactly __all__, as a test checks
+else:
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:  # perhaps a submodule, which the import system loads then
+            raise AttributeError(f"module 'hango' has no attribute {name!r}")
+        return globals().setdefault(name, getattr(import_module("hango.exports"), name))
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

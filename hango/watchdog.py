@@ -13,6 +13,7 @@ from __future__ import annotations
 import faulthandler
 import logging
 import os
+import signal
 import sys
 import threading
 import time
@@ -53,11 +54,14 @@ async def watch(limit: float) -> None:
     exit code 1.  That takes neither the loop nor the interpreter's lock: a thread of C does it.
 
     A process that was stopped (SIGSTOP, a frozen container) for as long ends, too, when it goes on.
+
+    Meanwhile SIGUSR1 writes the stacks of all threads to standard error.
     """
     reporter = _Reporter(threading.get_ident())
     thread = threading.Thread(target=reporter.run, name="hango-watchdog", daemon=True)
     with _standard_error() as descriptor:
         thread.start()
+        _report_stacks(descriptor)
         try:
             while True:
                 reporter.beat()
@@ -65,6 +69,7 @@ async def watch(limit: float) -> None:
                 await trio.sleep(min(_BEAT, limit / 4))
         finally:
             faulthandler.cancel_dump_traceback_later()
+            _report_stacks(None)
             reporter.stop()
 
 
@@ -115,6 +120,15 @@ def _names() -> str:
     """Return the names of what is in progress; may be read while the loop changes them."""
     names = sorted({*list(_in_progress.values())})
     return f" while {', '.join(names)} ran" if names else ""
+
+
+def _report_stacks(descriptor: int | None) -> None:
+    """Have SIGUSR1 write all stacks to *descriptor*; None ends that."""
+    if hasattr(faulthandler, "register"):  # not on Windows
+        if descriptor is None:
+            faulthandler.unregister(signal.SIGUSR1)
+        else:
+            faulthandler.register(signal.SIGUSR1, file=descriptor)
 
 
 @contextmanager

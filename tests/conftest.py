@@ -6,6 +6,7 @@ One rule: what is slow is done once, and a test never sees what another one left
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
     from hango.testing.plugin import SeededTenant
 
 pytest_plugins = ("rules_plugin", "hango.testing.plugin")
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C be Ctrl-C, also in a job that a shell has started in the background."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,7 @@ import trio
 
 # By name: this package may not import the command line.
 _COMMAND = ("hango.cli", "serve")
-_PRELOADED = ("hango.cli", "hango.chaos.plugin")
+_PRELOADED = ("hango.cli.commands", "hango.chaos.plugin")
 _WAIT_INTERVAL = 0.02  # seconds between two looks at which workers have ended
 
 

@@ -65,7 +65,7 @@ def doctor(*, as_json: bool) -> None:
     found = app.with_stores(attrs.evolve(settings, run_lease_ttl=_DOCTOR_LEASE), look)
     _print(found, as_json=as_json)
     if found:
-        sys.exit(VIOLATIONS_FOUND)
+        click.get_current_context().exit(VIOLATIONS_FOUND)
 
 
 def _print(found: Sequence[Violation], *, as_json: bool) -> None:

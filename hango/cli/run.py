@@ -85,7 +85,7 @@ def run(prompt: str, session_id: UUID | None, agent: str | None, *, as_json: boo
     with app.open_database(settings) as dsn:
         ended = trio.run(_execute, settings, plugins, dsn, Request(prompt, session_id, agent))
         _print(ended, as_json=as_json)
-    sys.exit(EXIT_CODES[ended.run.state])
+    click.get_current_context().exit(EXIT_CODES[ended.run.state])
 
 
 def _print(ended: Ended, *, as_json: bool) -> None:

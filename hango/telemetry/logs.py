@@ -24,6 +24,8 @@ from opentelemetry import trace
 from hango.codec import clean_text
 from hango.redaction import redact
 from hango.telemetry import names
+from hango.telemetry.line_writer import LineWriter
+from hango.text import escape_unprintable
 
 # Libraries that log every connection and request at INFO.
 _CHATTY = ("asyncio", "asyncpg", "httpcore", "httpx", "hypercorn", "quart", "trio_asyncio")
@@ -63,13 +65,15 @@ def bind(
 
 
 def set_up(*, style: Literal["text", "json"], level: str) -> None:
-    """Send the log of this process to standard error, replacing what was set up before.
+    """Send the log of this process to standard error, without ever waiting for its reader.
+
+    Replaces what was set up before.
 
     Args:
         style: lines for people, or one JSON object a line.
         level: the least severe that is written: debug, info, warning or error.
     """
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _handler()
     handler.setFormatter(TextLines() if style == "text" else JsonLines())
     threshold = logging.getLevelNamesMapping()[level.upper()]
     logging.basicConfig(handlers=[handler], level=threshold, force=True)
@@ -77,15 +81,29 @@ def set_up(*, style: Literal["text", "json"], level: str) -> None:
         logging.getLogger(name).setLevel(max(threshold, logging.WARNING))
 
 
+def flush() -> None:
+    """Wait until the lines logged so far are written, for a bounded time."""
+    for handler in logging.getLogger().handlers:
+        handler.flush()
+
+
+def _handler() -> logging.Handler:
+    try:
+        return LineWriter(sys.stderr.fileno())
+    except OSError:  # replaced by an object in memory, which nothing has to read
+        return logging.StreamHandler(sys.stderr)
+
+
 class TextLines(logging.Formatter):
     """One line for people, and below it the frames of an exception."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write *record*; a line break in its message cannot forge a line."""
+        """Format *record*; its message cannot forge a line, nor anything that a terminal obeys."""
         when, message = _time(record), record.getMessage().replace("\r", "\\r").replace("\n", "\\n")
         fields = "".join(f" {key}={value}" for key, value in _fields().items())
         line = f"{when} {record.levelname:<7} {record.name}: {message}{fields}"
-        return redact(clean_text("\n".join([line, *_frames(record)])))
+        lines = [redact(clean_text(text)) for text in (line, *_frames(record))]
+        return "\n".join(map(escape_unprintable, lines))
 
 
 class JsonLines(logging.Formatter):
@@ -102,7 +120,7 @@ class JsonLines(logging.Formatter):
         }
         if frames := _frames(record):
             line["exception"] = [redact(clean_text(frame)) for frame in frames]
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return escape_unprintable(json.dumps(line, ensure_ascii=False, default=str))
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -122,10 +122,17 @@ class Running:
 
 
 @asynccontextmanager
-async def started(*arguments: str, **settings: str) -> AsyncIterator[Running]:
-    """Start a command; killed if it still runs when the block is left."""
+async def started(*arguments: str, ignoring: str = "", **settings: str) -> AsyncIterator[Running]:
+    """Start a command; killed if it still runs when the block is left.
+
+    Args:
+        arguments: of the command.
+        ignoring: signals that it is started with ignored, such as ``INT HUP``.
+        settings: of its environment.
+    """
+    shell = ("/bin/sh", "-c", f'trap "" {ignoring}; exec "$@"', "sh") if ignoring else ()
     process = await trio.lowlevel.open_process(
-        [*COMMAND, *arguments],
+        [*shell, *COMMAND, *arguments],
         env=environment(**settings),
         stdin=None,
         stdout=-1,

@@ -16,7 +16,7 @@ import attrs
 import click
 
 import hango
-from hango.cli.main import cli
+from hango.cli.commands import cli
 from hango.web.app import ROUTES
 from hango.web.openapi import make_document
 

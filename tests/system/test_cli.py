@@ -225,10 +225,10 @@ async def test_without_a_database_named_hango_has_its_own() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_a_signal_ends_a_command_that_waits(database: str, number: signal.Signals) -> None:
-    """At once and in order, without a traceback, with the exit code shells expect."""
+    """At once and in order, also as a background job, with the exit code shells expect."""
     async with open_pool(database) as pool:
         await sql(pool, f"select pg_advisory_lock({migrations._LOCK})")
-        async with started("migrate", HANGO_DATABASE_URL=database) as process:
+        async with started("migrate", ignoring="INT", HANGO_DATABASE_URL=database) as process:
             await until_waiting(pool)
             process.signal(number)
             assert await process.ended() == 128 + number

@@ -96,11 +96,12 @@ def test_an_exception_is_told_by_type_and_frames_without_its_message(
 def test_no_line_can_be_forged_and_no_secret_is_written(
     style: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A line break in a message stays within its line; NUL and surrogates do not break the log."""
+    """S-L7: line breaks, escapes and marks of direction stay within their line, and are only shown."""
     logs.set_up(style="json" if style == "json" else "text", level="info")
-    logging.getLogger("hango.test").info("a\r\nb\x00\ud800 %s", KEY)
+    logging.getLogger("hango.test").info("a\r\nb\x00\ud800\x1b[2J\x9b\u2028\u202e %s", KEY)
     told = capsys.readouterr().err
     assert len(told.splitlines()) == 1
+    assert told.removesuffix("\n").isprintable()
     assert KEY not in told
     assert "[redacted]" in told
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import hango
+import hango.exports
 
 ROOT = Path(__file__).parents[2]
 PUBLIC = ("hango", "hango.testing", "hango.testing.plugin")
@@ -88,6 +89,8 @@ def test_what_users_may_import_is_pinned() -> None:
     ]
     for module in map(importlib.import_module, PUBLIC):
         assert [name for name in module.__all__ if not hasattr(module, name)] == []
+    exported = {name for name in vars(hango.exports) if not name.startswith("_")}
+    assert exported == set(hango.__all__)  # what type checkers see, and what is loaded when used
 
 
 def _imports(code: str) -> Iterator[tuple[str, str]]:

@@ -6,18 +6,18 @@ Rule: an error of hango is printed as one line that says what to do, without a t
 from __future__ import annotations
 
 import logging
-import signal
 import sys
-from types import FrameType
 
 import click
 
+from hango import signals
 from hango.cli.admin import agent, key, tenant, user
 from hango.cli.maintenance import chaos, config, doctor, migrate
 from hango.cli.run import run
 from hango.cli.serve import dev, serve
 from hango.errors import ConfigError, HangoError, RegistrationError
 from hango.safe_errors import leaves
+from hango.telemetry import logs
 
 FAILED, USAGE = 1, 2
 
@@ -37,32 +37,29 @@ for _command in (run, dev, serve, migrate, doctor, chaos, config, tenant, user, 
     cli.add_command(_command)
 
 
-def main() -> None:
-    """Run the command line; exit with 1 for a failure and 2 for wrong usage or settings."""
-    signals: list[int] = [signal.SIGINT]
+def run_command() -> None:
+    """Run the command line and exit.
 
-    def interrupt(number: int, _frame: FrameType | None) -> None:
-        # Like Ctrl-C, which trio raises where it is safe.
-        signals.append(number)
-        signal.raise_signal(signal.SIGINT)
-
-    signal.signal(signal.SIGTERM, interrupt)
+    Exit codes: 1 for a failure, 2 for wrong usage or settings, 128 and its number for a signal.
+    """
+    received = signals.install()
     try:
-        sys.exit(cli(standalone_mode=False))
+        code = cli(standalone_mode=False)
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
-    except (KeyboardInterrupt, click.Abort):
-        sys.exit(128 + signals[-1])
-    except Exception as error:  # noqa: BLE001  # the border of the process: it ends here
-        sys.exit(_report(error))
-    except BaseExceptionGroup:  # the same as KeyboardInterrupt, out of a nursery
-        sys.exit(128 + signals[-1])
+        code = error.exit_code
+    except click.Abort as abort:  # what click makes of Ctrl-C, but of any EOFError as well
+        code = _report(abort.__cause__ or abort, 128 + received[-1])
+    except BaseException as error:  # noqa: BLE001  # the border of the process: it ends here
+        code = _report(error, 128 + received[-1])
+    sys.exit(code)
 
 
-def _report(error: Exception) -> int:
-    """Print each error once; return the exit code."""
-    found = list(leaves(error))
+def _report(error: BaseException, interrupted: int) -> int:
+    """Print each error once; return the exit code, *interrupted* if a signal is all there is."""
+    found = [leaf for leaf in leaves(error) if not isinstance(leaf, KeyboardInterrupt)]
+    if not found:
+        return interrupted
     for leaf in found:
         if isinstance(leaf, ConfigError):
             _say(*leaf.problems)
@@ -70,6 +67,7 @@ def _report(error: Exception) -> int:
             _say(str(leaf) or type(leaf).__name__)
         else:
             _log.critical("unexpected error in hango", exc_info=leaf)
+            logs.flush()
             _say(f"unexpected error ({type(leaf).__name__}); the log line above has its location")
     wrong = all(isinstance(leaf, ConfigError | RegistrationError) for leaf in found)
     return USAGE if wrong else FAILED
