@@ -54,7 +54,7 @@ select * from runs where id = $run_id and {visible_run};
     select id, tenant_id, session_id, agent_id, created_by, lane, session_seq, state, claim_epoch,
            resume_turn, iterations, attempts, reclaims, usage, error, error_code, stop_reason,
            stopped_by, final_message_id, trace_id, span_id, owner_id, last_owner_id,
-           cancel_requested_at, not_before, started_at, finished_at, created_at,
+           cancel_requested_at, not_before, started_at, finished_at, created_at, waiting_on,
            case when $with_input then input else '[]' end as input,
            row_number() over listed as place, count(*) over () as found,
            sum(case when $with_input and $max_bytes::bigint is not null
