@@ -61,10 +61,10 @@ def load_plugins(settings: Settings) -> Plugins:
 
 
 def _openai(settings: Settings) -> OpenAIProvider:
-    key, timeout = settings.openai_api_key or "", settings.provider_timeout
+    key, name, timeout = settings.openai_api_key or "", "OPENAI_API_KEY", settings.provider_timeout
     if settings.openai_base_url is None:
-        return OpenAIProvider(api_key=key, timeout=timeout)
-    return OpenAIProvider(settings.openai_base_url, api_key=key, timeout=timeout)
+        return OpenAIProvider(api_key=key, timeout=timeout, key_name=name)
+    return OpenAIProvider(settings.openai_base_url, api_key=key, timeout=timeout, key_name=name)
 
 
 @contextmanager

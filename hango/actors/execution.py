@@ -35,6 +35,7 @@ from hango.domain import (
     User,
     UserStatus,
 )
+from hango.domain.defaults import STREAM_RETRIES
 from hango.store.claims import Claim, SessionTranscript
 from hango.tools import Registry, ToolSet
 
@@ -151,6 +152,7 @@ class ExecutionBuilder:
             limits=LoopLimits(
                 max_iterations=_own(agent.limits.max_iterations, self.settings.max_iterations),
                 max_tokens=agent.limits.max_tokens,
+                stream_retries=_own(agent.limits.stream_retries, STREAM_RETRIES),
                 max_tool_calls=self.settings.max_tool_calls,
             ),
             scope=scope,

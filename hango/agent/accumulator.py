@@ -33,6 +33,7 @@ from hango.domain import (
     ToolUseBlock,
     Usage,
     UsageUpdate,
+    sum_usage,
 )
 from hango.domain.defaults import MAX_TOOL_CALLS
 from hango.errors import InvalidInput
@@ -58,14 +59,20 @@ class ModelAnswer:
     Attributes:
         content: in the order of the provider's indexes; may be empty.
         stop_reason: None when the answer was cut short.
-        usage: of this call.
+        usage: of this call, and of those for the same answer that broke off; None when the provider has
+            told none.
         refused_calls: calls beyond the bound of one turn; not in `content`.
     """
 
     content: tuple[Block, ...]
     stop_reason: StopReason | None
-    usage: Usage
+    usage: Usage | None
     refused_calls: int = 0
+
+    @property
+    def billed(self) -> Usage:
+        """The tokens that count: those that are known."""
+        return self.usage or Usage()
 
     @property
     def calls(self) -> tuple[ToolUseBlock, ...]:
@@ -108,9 +115,10 @@ class Accumulator:
     Attributes:
         turn: number of the turn; missing call ids are made from it.
         max_calls: tool calls kept; the rest are only counted.
+        lost: tokens of earlier calls for the same answer, which broke off; None when unknown.
         _blocks: all blocks, in the order they started.
         _open: the block that a delta belongs to, by index.
-        _usage: tokens as far as the provider has reported them.
+        _usage: tokens as far as the provider has reported them; None before it does.
         _reason: the stop reason; None until the end.
         _calls: tool calls that have started, refused ones included.
         _room: characters that still fit.
@@ -118,9 +126,10 @@ class Accumulator:
 
     turn: int
     max_calls: int = MAX_TOOL_CALLS
+    lost: Usage | None = None
     _blocks: list[_OpenBlock] = attrs.field(factory=list, init=False)
     _open: dict[int, _OpenBlock] = attrs.field(factory=dict, init=False)
-    _usage: Usage = attrs.field(factory=Usage, init=False)
+    _usage: Usage | None = attrs.field(default=None, init=False)
     _reason: StopReason | None = attrs.field(default=None, init=False)
     _calls: int = attrs.field(default=0, init=False)
     _room: int = attrs.field(default=MAX_ANSWER, init=False)
@@ -136,9 +145,9 @@ class Accumulator:
         return not self._calls and all(started.empty for started in self._blocks)
 
     @property
-    def usage(self) -> Usage:
-        """Tokens of this call as far as they are known."""
-        return self._usage
+    def usage(self) -> Usage | None:
+        """Tokens of the answer as far as they are known, lost ones included; None if none are."""
+        return sum_usage(self.lost, self._usage)
 
     def push(self, event: ProviderEvent) -> None:
         """Add the next event; one after a `Stop`, of no block, or of an unknown kind is ignored."""
@@ -225,7 +234,7 @@ class Accumulator:
         found = [_finish(it, parts, whole=(whole or it.stopped) and not it.cut) for it in ordered]
         content = tuple(_with_ids([block for block in found if block is not None], self.turn))
         refused = max(self._calls - self.max_calls, 0)
-        return ModelAnswer(content, self._reason, self._usage, refused)
+        return ModelAnswer(content, self._reason, self.usage, refused)
 
 
 def _finish(started: _OpenBlock, parts: PartsCleaner, *, whole: bool) -> Block | None:

@@ -119,7 +119,10 @@ class Agent:
 
 
 def _check_limits(limits: Limits) -> None:
-    for name, value in attrs.asdict(limits).items():
+    retries = limits.stream_retries
+    if retries is not None and not (type(retries) is int and retries >= 0):
+        raise InvalidInput(f"must be 0 or more, not {retries!r}", field="limits.stream_retries")
+    for name, value in attrs.asdict(attrs.evolve(limits, stream_retries=None)).items():
         numbers = (int,) if name.startswith("max_") else (int, float)
         if value is not None and not (type(value) in numbers and 0 < value < math.inf):
             raise InvalidInput(f"must be a number above 0, not {value!r}", field=f"limits.{name}")
@@ -240,6 +243,7 @@ class Loop:
 
     def _loop(self, model: str) -> AgentLoop:
         limits, defaults = self._agent.limits, LoopLimits()
+        retries = limits.stream_retries
         timeout = limits.tool_timeout or TOOL_TIMEOUT
         # a toolkit of the user's own need not know of agents with tools
         own = {"tools": self._agent.tools} if self._agent.tools else {}
@@ -251,7 +255,11 @@ class Loop:
             ledger=MemoryLedger(),
             model=model,
             system_prompt=self._agent.instructions,
-            limits=LoopLimits(limits.max_iterations or defaults.max_iterations, limits.max_tokens),
+            limits=LoopLimits(
+                limits.max_iterations or defaults.max_iterations,
+                limits.max_tokens,
+                stream_retries=defaults.stream_retries if retries is None else retries,
+            ),
             scope=None,
             usage=Usage(),
             guardrails=self._agent.guardrails,

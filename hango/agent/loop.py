@@ -139,7 +139,7 @@ class AgentLoop:
     def failed(self, error: RunError) -> RunOutcome:
         """Return the outcome of a run that fails with *error* now, with what is not stored yet."""
         messages = self._unstored()
-        usage = self.usage + (self._stream.usage if self._stream else self._billed)
+        usage = self.usage + ((self._stream.usage or Usage()) if self._stream else self._billed)
         stopped = self._stream.answer().stop_reason if self._stream else None
         totals = attrs.evolve(self._totals(), usage=usage, stop_reason=stopped)
         return outcomes.failed(totals, error, messages)
@@ -178,11 +178,12 @@ class AgentLoop:
             run_id=self.run_id,
             events=self._events,
             tries=self.limits.tries,
+            stream_retries=self.limits.stream_retries,
             new_accumulator=self._new_accumulator,
         )
 
-    def _new_accumulator(self) -> Accumulator:
-        self._stream = Accumulator(self._finished + 1, self.limits.max_tool_calls)
+    def _new_accumulator(self, lost: Usage | None) -> Accumulator:
+        self._stream = Accumulator(self._finished + 1, self.limits.max_tool_calls, lost)
         return self._stream
 
     async def _process(self, answer: ModelAnswer) -> RunOutcome | Interrupted | None:
@@ -240,7 +241,7 @@ class AgentLoop:
         """Store the answer, unless it came from the transcript."""
         if self._stream is not None:
             await self.transcript.append([*self._input, self._message(answer)])
-        self._input, self._stream, self._billed = (), None, answer.usage
+        self._input, self._stream, self._billed = (), None, answer.billed
 
     async def _end_turn(
         self, content: tuple[Block, ...], *, rejected: bool = False
@@ -265,7 +266,7 @@ class AgentLoop:
         before = rejections(self.transcript.messages, self.run_id)
         if last is None:
             return RunTotals(self._finished, self.usage, before)
-        return RunTotals(self._finished + 1, self.usage + last.usage, before, stop_reason(last))
+        return RunTotals(self._finished + 1, self.usage + last.billed, before, stop_reason(last))
 
     def _stored(self) -> set[tuple[int | None, str]]:
         """Return turn and role of the run's stored messages; turn 0 is its input."""

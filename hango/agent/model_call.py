@@ -1,7 +1,7 @@
 """One model call: the request, the tries, and what the answer means for the run.
 
-Rule: a call whose answer has begun to arrive is never repeated.  What arrived stays in the accumulator,
-whatever happens.
+Rule: an answer that broke off is asked for again a few times, and an answer that is whole never.  What
+the last try has brought stays in the accumulator, whatever happens.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from hango.domain import (
     StopReason,
     Streamed,
     ToolDefinition,
+    TurnRestarted,
     Usage,
 )
 from hango.errors import ContextExceeded, ProviderError, ProviderStreamBroken, UnsupportedStop
@@ -88,12 +89,14 @@ async def call_model(
     run_id: UUID,
     events: EventSink,
     tries: int,
-    new_accumulator: Callable[[], Accumulator],
+    stream_retries: int,
+    new_accumulator: Callable[[Usage | None], Accumulator],
 ) -> ModelAnswer:
-    """Return the provider's whole answer, after at most *tries* calls.
+    """Return the provider's whole answer.
 
-    *new_accumulator* is called before each try; the caller keeps its result, and so has what arrived
-    after a failure or a cancellation.
+    At most *tries* calls may fail before anything has arrived, and *stream_retries* after that.
+    *new_accumulator* is called before each with the tokens that those before it have cost; the caller
+    keeps its result, and so has what arrived after a failure or a cancellation.
 
     Raises:
         ProviderError: the last try failed, or one that cannot or must not be repeated.
@@ -101,15 +104,20 @@ async def call_model(
     # Without this, a provider is called once even if the run is cancelled already.  A full checkpoint,
     # not `checkpoint_if_cancelled`, also notices a deadline that has just passed.
     await trio.lowlevel.checkpoint()
+    breaks, lost = 0, None
     for failures in itertools.count(1):
-        accumulator = new_accumulator()
+        accumulator = new_accumulator(lost)
         try:
             await _stream_safely(provider, request, accumulator, run_id, events)
         except ProviderError as error:
-            if failures >= tries or not accumulator.empty or not _may_be_retried(error):
+            arrived, lost = not accumulator.empty, accumulator.usage
+            breaks += arrived
+            spent = breaks > stream_retries if arrived else failures - breaks >= tries
+            if spent or not _may_be_retried(error):
                 raise
             delay = retry_delay(failures, error.retry_after, _remaining(), random.random())  # noqa: S311 - jitter, not a secret
-            events.emit(Retrying(run_id, request.turn, error.code, delay))
+            kind = TurnRestarted if arrived else Retrying
+            events.emit(kind(run_id, request.turn, error.code, delay))
         else:
             break
         await trio.sleep(delay)
@@ -204,7 +212,9 @@ def run_error(error: ProviderError, *, arrived: bool) -> RunError:
             code = ErrorCode.PROVIDER_STREAM_BROKEN
         case _:
             code = ErrorCode.PROVIDER_ERROR
-    return RunError(code, cut_text(f"{error.code}: {error_message(error)}", MAX_ERROR))
+    text = error_message(error)
+    named = error.code in text  # not named twice
+    return RunError(code, cut_text(text if named else f"{error.code}: {text}", MAX_ERROR))
 
 
 # --- the answer -----------------------------------------------------------------------------
@@ -215,7 +225,7 @@ def stored_answer(messages: Sequence[Message], run_id: UUID, turn: int) -> Model
     wanted = (run_id, turn, "assistant", False)
     for message in reversed(messages):
         if (message.run_id, message.turn, message.role, message.partial) == wanted:
-            return ModelAnswer(message.content, message.stop_reason, message.usage or Usage())
+            return ModelAnswer(message.content, message.stop_reason, message.usage)
     return None
 
 

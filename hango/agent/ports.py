@@ -26,7 +26,7 @@ from hango.domain import (
     ToolUseBlock,
     TurnEnd,
 )
-from hango.domain.defaults import MAX_ITERATIONS, MAX_TOOL_CALLS
+from hango.domain.defaults import MAX_ITERATIONS, MAX_TOOL_CALLS, STREAM_RETRIES
 
 
 class Provider(Protocol):
@@ -134,6 +134,7 @@ class LoopLimits:
         max_tool_calls: calls that one answer may ask for; more fail the run.
         tools_at_once: calls of one turn that run at the same time.
         tries: provider calls for one answer, as long as nothing of it has arrived.
+        stream_retries: further calls for it after it broke off.
     """
 
     max_iterations: int = MAX_ITERATIONS
@@ -141,6 +142,7 @@ class LoopLimits:
     max_tool_calls: int = MAX_TOOL_CALLS
     tools_at_once: int = 8
     tries: int = 4
+    stream_retries: int = STREAM_RETRIES
 
 
 @attrs.frozen

@@ -27,6 +27,7 @@ from hango.domain import (
     ToolDenied,
     ToolFinished,
     ToolStarted,
+    TurnRestarted,
     TurnStarted,
 )
 from hango.text import printable
@@ -83,6 +84,9 @@ class _Lines:
                 self._status(" ".join(self._answer.split()))
             case Retrying():
                 self._line(f"  {event.code}: trying again in {event.delay:.1f} s")
+            case TurnRestarted():
+                self._answer = ""
+                self._line(f"  {event.code}: the answer broke off; trying again in {event.delay:.1f} s")
             case ToolDenied(call=call):
                 self._tools[call.id] = call.name
             case ToolStarted(call=call):

@@ -34,6 +34,7 @@ from hango.domain.events import (
     ToolDenied,
     ToolFinished,
     ToolStarted,
+    TurnRestarted,
     TurnStarted,
     UsageUpdate,
 )
@@ -51,6 +52,7 @@ from hango.domain.messages import (
     ToolUseBlock,
     Usage,
     joined_text,
+    sum_usage,
 )
 from hango.domain.runs import (
     TRANSITIONS,
@@ -129,6 +131,7 @@ __all__ = [
     "ToolStarted",
     "ToolUseBlock",
     "TurnEnd",
+    "TurnRestarted",
     "TurnStarted",
     "Usage",
     "UsageUpdate",
@@ -136,5 +139,6 @@ __all__ = [
     "UserStatus",
     "joined_text",
     "new_id",
+    "sum_usage",
     "time_of_id",
 ]

@@ -107,12 +107,14 @@ class Limits:
         tool_timeout: seconds one tool call may take.
         run_deadline: seconds one execution may take.
         max_tokens: tokens one answer may have.
+        stream_retries: how often one answer is asked for again after it broke off; None for 2.
     """
 
     max_iterations: int | None = None
     tool_timeout: float | None = None
     run_deadline: float | None = None
     max_tokens: int | None = None
+    stream_retries: int | None = None
 
 
 @attrs.frozen

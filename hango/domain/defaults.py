@@ -1,7 +1,7 @@
 """Defaults of the settings that more than one room needs.
 
-Each is the default of the ``HANGO_*`` setting of that name (`hango.config.settings`), of the code that
-obeys it, and of in-process runs, which read no settings.
+Each is the default of the ``HANGO_*`` setting of that name, where there is one, of the code that obeys
+it, and of in-process runs, which read no settings.
 """
 
 from __future__ import annotations
@@ -20,3 +20,4 @@ TOOL_TIMEOUT: Final = 30.0  # seconds
 TOOL_RESULT_LIMIT: Final = 256 * 1024  # bytes of UTF-8
 MAX_ITERATIONS: Final = 20  # provider calls in one run
 MAX_TOOL_CALLS: Final = 64  # calls that one answer may ask for
+STREAM_RETRIES: Final = 2  # of an answer that broke off; more breaks are a flaw of server or model

@@ -154,6 +154,19 @@ class Retrying:
 
 
 @attrs.frozen
+class TurnRestarted:
+    """An answer broke off, and is asked for again in *delay* seconds.
+
+    What was streamed of this turn so far is no part of its answer.
+    """
+
+    run_id: UUID
+    turn: int
+    code: str
+    delay: float
+
+
+@attrs.frozen
 class ToolStarted:
     """A tool call begins."""
 
@@ -190,5 +203,12 @@ class AttemptRejected:
 
 
 RunEvent: TypeAlias = (
-    TurnStarted | Streamed | Retrying | ToolStarted | ToolDenied | ToolFinished | AttemptRejected
+    TurnStarted
+    | Streamed
+    | Retrying
+    | TurnRestarted
+    | ToolStarted
+    | ToolDenied
+    | ToolFinished
+    | AttemptRejected
 )

@@ -46,6 +46,12 @@ class Usage:
         return Usage(*(a + b for a, b in zip(mine, theirs, strict=True)))
 
 
+def sum_usage(*parts: Usage | None) -> Usage | None:
+    """Return the sum of those that are known; None, which is not 0, if none is."""
+    known = [part for part in parts if part is not None]
+    return sum(known, Usage()) if known else None
+
+
 @attrs.frozen
 class TextBlock:
     """Plain text."""

@@ -139,6 +139,7 @@ def to_error(
     *,
     provider: str,
     secret: str = "",
+    key_name: str = "",
     should_retry: str = "",
     retry_after: float | None = None,
 ) -> ProviderError:
@@ -148,6 +149,7 @@ def to_error(
         failure: what was read.
         provider: name of the provider, for people.
         secret: the key; servers repeat it in their errors, so it is taken out.
+        key_name: what people know the key as, such as the variable that holds it; empty for no hint.
         should_retry: the ``x-should-retry`` header; "true" or "false" overrules all else.
         retry_after: seconds, already bounded.
     """
@@ -158,6 +160,8 @@ def to_error(
     where = f"{provider} answered {failure.status}" if failure.status else f"{provider} failed"
     label = f"{where} ({code})" if code != str(failure.status) else where
     message = f"{label}: {said}" if said else label
+    if failure.status == HTTPStatus.UNAUTHORIZED and key_name:
+        message += f" (check {key_name})" if secret else f" (no key is set; see {key_name})"
     if failure.too_long:
         return ContextExceeded(message, code=code)
     if failure.code in _REJECTED_CALLS:

@@ -35,7 +35,8 @@ class HttpRequest:
 
     Attributes:
         silence: seconds without a byte after which the stream counts as broken.
-        secret: must not appear in an error, whatever the server answers.
+        secret: the key; must not appear in an error, whatever the server answers.
+        key_name: what people know the key as, may be empty.
     """
 
     provider: str
@@ -44,6 +45,7 @@ class HttpRequest:
     body: bytes
     silence: float
     secret: str = attrs.field(default="", repr=False)
+    key_name: str = ""
 
 
 @attrs.define
@@ -153,6 +155,7 @@ async def _refusal(response: httpx.Response, body: ResponseBody, request: HttpRe
         failures.from_body(response.status_code, said),
         provider=request.provider,
         secret=request.secret,
+        key_name=request.key_name,
         should_retry=response.headers.get("x-should-retry", ""),
         retry_after=failures.read_retry_after(response.headers, datetime.now(UTC)),
     )
@@ -160,12 +163,22 @@ async def _refusal(response: httpx.Response, body: ResponseBody, request: HttpRe
 
 def _unreachable(error: httpx.HTTPError, request: HttpRequest) -> ProviderError:
     """Return the error of a failed connection, with the system's reason."""
-    why = cut_text(redact(" ".join(str(error).split())), 200) or type(error).__name__
+    why = cut_text(redact(_reason(error)), 200)
     return ProviderError(
         f"{request.provider} cannot be reached at {_place(request.url)}: {why}",
         code="connect_error",
         retryable="CERTIFICATE" not in why,  # the next try would meet the same one
     )
+
+
+def _reason(error: BaseException) -> str:
+    """Return the first text on the way from *error* to its cause; some exceptions on it have none."""
+    found: BaseException | None = error
+    while found is not None:
+        if text := " ".join(str(found).split()):
+            return text
+        found = found.__cause__ or found.__context__
+    return type(error).__name__
 
 
 def _broken(error: httpx.HTTPError, request: HttpRequest) -> ProviderStreamBroken:

@@ -180,8 +180,8 @@ async def test_a_cancelled_run_and_the_one_that_answers_its_calls_are_healthy(st
 @pytest.mark.parametrize(
     "script",
     [
-        [broken(text("half an answer"))],
-        [call("note"), broken(call("note"))],
+        [broken(text("half an answer"))] * 3,
+        [call("note"), *[broken(call("note"))] * 3],
         [failing(ValueError("x"))],
         [call("note"), failing(ValueError("x"))],
         [call("note"), call("unknown"), call("note", "{"), text("")],

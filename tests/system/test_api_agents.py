@@ -14,6 +14,8 @@ from support.locks import row_held, until_waiting
 COACH = {"slug": "coach", "provider": "fake", "model": "model-1"}
 GATE = {"verify": "all_todos_done", "max_attempts": 3}
 
+LIMITS = ("max_iterations", "tool_timeout", "run_deadline", "max_tokens", "stream_retries")
+
 
 async def test_an_agent_is_stored_with_its_defaults(api: Api) -> None:
     """Only slug, provider and model are needed; the answer is what is read later."""
@@ -31,7 +33,7 @@ async def test_an_agent_is_stored_with_its_defaults(api: Api) -> None:
         "tools": [],
         "guardrails": [],
         "completion": None,
-        "limits": dict.fromkeys(("max_iterations", "tool_timeout", "run_deadline", "max_tokens")),
+        "limits": dict.fromkeys(LIMITS),
     }
 
 
@@ -43,7 +45,8 @@ async def test_everything_of_an_agent_can_be_said_and_sent_back(api: Api) -> Non
         "tools": ["http_fetch", "get_time"],
         "guardrails": ["no_shell"],
         "completion": GATE,
-        "limits": {"max_iterations": 5, "tool_timeout": 1.5, "run_deadline": 60, "max_tokens": None},
+        "limits": dict.fromkeys(LIMITS)
+        | {"tool_timeout": 1.5, "run_deadline": 60, "stream_retries": 0},
     }
     async with api.as_role(Role.OWNER) as client:
         created = (await client.post("/v1/agents", json=whole)).json()
@@ -144,6 +147,7 @@ async def test_what_is_stored_is_not_checked_again(api: Api) -> None:
         ({"limits": {"tool_timeout": 0}}, "limits.tool_timeout"),
         ({"limits": {"run_deadline": "1h"}}, "limits.run_deadline"),
         ({"limits": {"max_tokens": True}}, "limits.max_tokens"),
+        ({"limits": {"stream_retries": -1}}, "limits.stream_retries"),
         ({"limits": {"max_cost": 1}}, "limits.max_cost"),
         ({"color": "blue"}, "color"),
         ({"id": str(new_id())}, "id"),

@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from hango.agent import Provider
+from hango.agent import LoopLimits, Provider
 from hango.domain import (
     BlockStart,
     BlockStop,
@@ -26,6 +26,7 @@ from hango.domain import (
     TextBlock,
     TextDelta,
     ToolUseBlock,
+    TurnRestarted,
     TurnStarted,
     Usage,
     UsageUpdate,
@@ -45,24 +46,24 @@ SO = TextDelta(0, "so ")
 
 @pytest.mark.rule(16)
 @pytest.mark.parametrize(
-    "broken",
+    ("broken", "lost"),
     [
-        pytest.param([OVERLOADED], id="A13: an error first"),
-        pytest.param([UsageUpdate(Usage(9)), OVERLOADED], id="A13: only usage"),
-        pytest.param([BlockStart(0, TextBlock("")), OVERLOADED], id="A13: only an empty block"),
-        pytest.param([], id="A14: a stream that ends at once"),
+        pytest.param([OVERLOADED], 0, id="A13: an error first"),
+        pytest.param([UsageUpdate(Usage(9)), OVERLOADED], 9, id="A13: only usage"),
+        pytest.param([BlockStart(0, TextBlock("")), OVERLOADED], 0, id="A13: only an empty block"),
+        pytest.param([], 0, id="A14: a stream that ends at once"),
     ],
 )
 async def test_an_error_before_any_content_is_retried_inside_the_turn(
-    broken: list[Step], autojump_clock: MockClock
+    broken: list[Step], lost: int, autojump_clock: MockClock
 ) -> None:
-    """Nothing of a failed try is left in the answer, and watchers are told."""
+    """Nothing of a failed try is left in the answer but its tokens, and watchers are told."""
     bench = Bench([*[Answer(tuple(broken))] * 3, says("hello")])
     start = autojump_clock.current_time()
     outcome = await bench.run()
     assert outcome.status is OutcomeStatus.DONE
     assert bench.story() == ["0 user text", "1 assistant text"]
-    assert outcome.usage == Usage(10, 1)
+    assert outcome.usage == Usage(10 + 3 * lost, 1)
     retries = bench.sink.of(Retrying)
     assert len(retries) == 3
     assert autojump_clock.current_time() - start >= sum(r.delay for r in retries)
@@ -116,7 +117,7 @@ async def test_a_deadline_wakes_a_waiting_retry(autojump_clock: MockClock) -> No
         (
             UnsupportedStop("pause_turn cannot be resumed", code="pause_turn", retryable=True),
             ErrorCode.UNSUPPORTED_STOP,
-            "pause_turn: pause_turn cannot be resumed",
+            "pause_turn cannot be resumed",
         ),
         (
             ContextExceeded("too long", code="context", retryable=True),
@@ -143,36 +144,46 @@ async def test_an_error_that_will_not_pass_is_not_retried(
 
 @pytest.mark.rule(16)
 @pytest.mark.parametrize(
-    ("ending", "code", "reason"),
+    ("ending", "code", "reason", "again"),
     [
-        pytest.param([OVERLOADED], ErrorCode.PROVIDER_STREAM_BROKEN, "overloaded_error", id="A13"),
-        pytest.param([], ErrorCode.PROVIDER_STREAM_BROKEN, "stream_ended", id="A14"),
+        pytest.param([OVERLOADED], ErrorCode.PROVIDER_STREAM_BROKEN, "overloaded_error: ", 2, id="A13"),
+        pytest.param([], ErrorCode.PROVIDER_STREAM_BROKEN, "stream_ended: ", 2, id="A14"),
         pytest.param(
-            [ProviderStreamBroken("reset", code="reset", retryable=True)],
+            [ProviderStreamBroken("lost it", code="reset", retryable=True)],
             ErrorCode.PROVIDER_STREAM_BROKEN,
-            "reset",
+            "reset: lost it",
+            2,
             id="reset",
         ),
+        pytest.param([INVALID], ErrorCode.PROVIDER_STREAM_BROKEN, "invalid_request", 0, id="final"),
         pytest.param(
-            [UnsupportedStop("unknown", code="brand_new_reason")],
+            [UnsupportedStop("unknown", code="brand_new_reason", retryable=True)],
             ErrorCode.UNSUPPORTED_STOP,
-            "brand_new_reason",
+            "brand_new_reason: ",
+            0,
             id="B12",
         ),
     ],
 )
-async def test_an_error_after_content_keeps_what_arrived_and_is_not_retried(
-    ending: list[Step], code: ErrorCode, reason: str
+async def test_an_error_after_content_keeps_what_arrived(
+    ending: list[Step],
+    code: ErrorCode,
+    reason: str,
+    again: int,
+    autojump_clock: MockClock,  # noqa: ARG001 - time passes
 ) -> None:
-    """A13, A14: what arrived is stored as partial, no tool runs, and the cause is named."""
+    """A13, A14, W-M16: of the last try; it is stored as partial, no tool runs, the cause is named."""
     whole: list[Step] = [BlockStart(1, CALL), BlockStop(1)]
     cut: list[Step] = [BlockStart(2, ToolUseBlock("b", "get_time")), InputDelta(2, '{"zo')]
     steps = [SO, *whole, *cut, UsageUpdate(Usage(5, 5)), *ending]
-    bench = Bench([asks(CALL), Answer(tuple(steps))])
+    first: list[Step] = [TextDelta(0, "lost"), UsageUpdate(Usage(100, 1)), OVERLOADED]
+    tries = [*[Answer(tuple(first))] * again, Answer(tuple(steps))]
+    bench = Bench([asks(CALL), *tries])
     outcome = await bench.run()
     assert ended(outcome) == (OutcomeStatus.ERROR, code, code.value)
     assert outcome.error is not None
-    assert outcome.error.message.startswith(f"{reason}: ")
+    assert outcome.error.message.startswith(reason)
+    assert [(r.turn, r.code) for r in bench.sink.of(TurnRestarted)] == [(2, "overloaded_error")] * again
     assert len(bench.tools.calls) == 1
     assert bench.story()[-1] == "2 assistant text,tool_use,tool_use partial"
     assert bench.transcript.messages[-1].content == (
@@ -180,7 +191,53 @@ async def test_an_error_after_content_keeps_what_arrived_and_is_not_retried(
         CALL,
         ToolUseBlock("b", "get_time", raw_input='{"zo'),
     )
-    assert (outcome.iterations, outcome.usage) == (1, Usage(15, 7))
+    assert (outcome.iterations, outcome.usage) == (1, Usage(15 + 100 * again, 7 + again))
+
+
+@pytest.mark.rule(16)
+@pytest.mark.parametrize("retries", [0, 1, 2, 5])
+async def test_an_answer_that_broke_off_is_asked_for_again_in_its_turn(
+    retries: int, autojump_clock: MockClock
+) -> None:
+    """W-M16: as often as the agent allows, beside the tries that bring nothing; lost tokens count."""
+    cut = Answer((SO, BlockStart(1, CALL), UsageUpdate(Usage(5, 5))))
+    nothing = failing(OVERLOADED)
+    script = [nothing, *[cut, nothing] * min(retries, 2), *[cut] * (retries - 2), says("hello")]
+    bench = Bench(script, limits=LoopLimits(stream_retries=retries))
+    start = autojump_clock.current_time()
+    outcome = await bench.run()
+    assert outcome.status is OutcomeStatus.DONE
+    assert bench.story() == ["0 user text", "1 assistant text"]
+    assert bench.tools.calls == []
+    assert bench.transcript.messages[-1].content == (TextBlock("hello"),)
+    assert outcome.usage == Usage(10 + 5 * retries, 1 + 5 * retries)
+    assert bench.transcript.messages[-1].usage == outcome.usage
+    restarts = bench.sink.of(TurnRestarted)
+    assert len(restarts) == retries
+    assert autojump_clock.current_time() - start >= sum(r.delay for r in restarts)
+    assert {request.turn for request in bench.provider.requests} == {1}
+
+
+@pytest.mark.rule(16)
+async def test_a_cancel_while_waiting_to_ask_again_keeps_what_had_arrived(
+    autojump_clock: MockClock,  # noqa: ARG001 - time passes
+) -> None:
+    """W-M16: the part of the answer before the break is the partial of a run that ends there."""
+    bench = Bench([Answer((SO,)), says("hello")])
+    loop = bench.loop()
+    with trio.move_on_after(0.1):
+        await bench.execute(loop)
+    assert [m.partial for m in loop.interrupted().messages] == [False, True]
+
+
+@pytest.mark.rule(16)
+async def test_tokens_that_nobody_told_are_unknown() -> None:
+    """N15: null on the message, not 0; what is known adds up on the run."""
+    silent = Answer(tuple(step for step in says("hello").steps if not isinstance(step, UsageUpdate)))
+    bench = Bench([asks(CALL), silent])
+    outcome = await bench.run()
+    assert bench.transcript.messages[-1].usage is None
+    assert outcome.usage == Usage(10, 2)
 
 
 @pytest.mark.rule(15)

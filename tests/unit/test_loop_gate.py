@@ -192,7 +192,7 @@ async def test_calls_of_a_rejected_answer_that_was_cut_short_are_answered(stop: 
 async def test_a_run_that_failed_is_not_judged(last: Answer, code: ErrorCode) -> None:
     """It is not done; what stopped it is named, with the verdict before, if there was one."""
     judge, completion = verifier_and_gate(no("no tests"), PASS)
-    limits = LoopLimits(max_tool_calls=4)
+    limits = LoopLimits(max_tool_calls=4, stream_retries=0)
     outcome = await Bench([last], limits=limits, completion=completion).run()
     assert ended(outcome) == (OutcomeStatus.ERROR, code, code.value)
     assert judge.asked == []

@@ -169,8 +169,8 @@ async def test_it_streams_and_counts_and_never_changes() -> None:
     long = await events_of(PromptMessage("user", (TextBlock("x" * 4000),)))
     assert short == await events_of(PromptMessage("user", (TextBlock("x"),)))
     assert sum(isinstance(event, TextDelta) for event in short) > 5
-    assert collect(long).usage.input_tokens > collect(short).usage.input_tokens + 900
-    assert collect(short).usage.output_tokens == -(-len(INTRODUCTION) // 4)
+    assert collect(long).billed.input_tokens > collect(short).billed.input_tokens + 900
+    assert collect(short).billed.output_tokens == -(-len(INTRODUCTION) // 4)
 
 
 async def test_a_conversation_of_nothing_is_answered() -> None:

@@ -156,6 +156,18 @@ async def test_errors_without_a_wait_leave_it_to_the_caller(status: int) -> None
     assert (error.code, error.retryable, error.retry_after) == (str(status), True, None)
 
 
+@pytest.mark.parametrize(
+    ("key", "hint"), [(KEY, " (check OPENAI_API_KEY)"), ("", " (no key is set; see OPENAI_API_KEY)")]
+)
+async def test_a_wrong_key_says_where_it_is_set(key: str, hint: str) -> None:
+    """W-L2: and a missing one."""
+    body = '{"error": {"message": "Incorrect API key", "code": "invalid_api_key"}}'
+    async with serve_llm(error_reply(401, body)) as server:
+        with pytest.raises(ProviderError) as caught:
+            await ask(OpenAIProvider(server.url, key, key_name="OPENAI_API_KEY"))
+    assert str(caught.value) == f"openai answered 401 (invalid_api_key): Incorrect API key{hint}"
+
+
 async def test_the_server_may_forbid_a_retry() -> None:
     """Its x-should-retry header is heard."""
     assert not (await failure(error_reply(500, "", x_should_retry="false"))).retryable

@@ -54,6 +54,23 @@ async def test_nobody_there_is_retryable_and_says_where() -> None:
     assert "secret" not in str(caught.value)
 
 
+async def test_https_to_a_port_of_http_says_what_is_wrong() -> None:
+    """W-L2: the reason is found where the library has put it."""
+
+    async def refuse(stream: trio.SocketStream) -> None:
+        async with stream:
+            await stream.receive_some(1)
+            await stream.send_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    async with trio.open_nursery() as nursery:
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, refuse, [listener])
+        with pytest.raises(ProviderError, match="WRONG_VERSION_NUMBER") as caught:
+            await ask(OpenAIProvider(f"https://127.0.0.1:{listener.socket.getsockname()[1]}"))
+        nursery.cancel_scope.cancel()
+    assert caught.value.code == "connect_error"
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "code", "said"),
     [

@@ -64,6 +64,7 @@ class ChatAnswer:
     Attributes:
         _provider: the name that opaque blocks carry.
         _offered: names of the tools of the request.
+        _refused: the server sent a refusal.
         _label: the finish reason, in lower case; empty until it has come.
     """
 
@@ -75,6 +76,7 @@ class ChatAnswer:
     _joiners: dict[int, TextJoiner] = attrs.field(factory=dict)
     _label: str = ""
     _refused: bool = False
+    _chosen: bool = False
 
     @_calls.default
     def _no_calls(self) -> CallAssembler:
@@ -86,12 +88,18 @@ class ChatAnswer:
         return bool(self._label)
 
     @property
+    def chosen(self) -> bool:
+        """Whether any part of it had choices, as all chat completions have."""
+        return self._chosen
+
+    @property
     def begun(self) -> bool:
         """Whether any content has come."""
         return bool(self._joiners or self._calls.begun)
 
     def push(self, chunk: JsonObject) -> Iterator[ProviderEvent]:
         """Take one chunk, or a whole ``chat.completion``; yields the new events, may be none."""
+        self._chosen = self._chosen or isinstance(chunk.get("choices"), list)
         for choice in _objects(chunk.get("choices")):
             if not choice.get("index"):
                 yield from self._choice(choice)
@@ -212,23 +220,24 @@ def _storable(value: JsonObject) -> JsonObject:
 
 
 def read_usage(chunk: JsonObject) -> Iterator[UsageUpdate]:
-    """Yield the token counts of *chunk*, if it has any; a count that is no count is 0.
+    """Yield the token counts of *chunk*; nothing if it has none that can be one, since that is not 0.
 
     ``prompt_tokens`` includes cached ones, as hango counts.  Groq hides it in ``x_groq``, DeepSeek has
     its own word for cached tokens.
     """
     usage = _object(chunk, "usage") or _object(_object(chunk, "x_groq"), "usage")
-    if not usage:
+    if not any(isinstance(_count(usage, name), int) for name in ("prompt_tokens", "completion_tokens")):
         return
     sent, made = _object(usage, "prompt_tokens_details"), _object(usage, "completion_tokens_details")
     yield UsageUpdate(
         Usage(
-            input_tokens=_count(usage, "prompt_tokens"),
-            output_tokens=_count(usage, "completion_tokens"),
+            input_tokens=_count(usage, "prompt_tokens") or 0,
+            output_tokens=_count(usage, "completion_tokens") or 0,
             cache_read_input_tokens=_count(sent, "cached_tokens")
-            or _count(usage, "prompt_cache_hit_tokens"),
-            cache_write_input_tokens=_count(sent, "cache_write_tokens"),
-            reasoning_output_tokens=_count(made, "reasoning_tokens"),
+            or _count(usage, "prompt_cache_hit_tokens")
+            or 0,
+            cache_write_input_tokens=_count(sent, "cache_write_tokens") or 0,
+            reasoning_output_tokens=_count(made, "reasoning_tokens") or 0,
         )
     )
 
@@ -238,8 +247,8 @@ def _object(parent: JsonObject, key: str) -> JsonObject:
     return value if isinstance(value, Mapping) else {}
 
 
-def _count(parent: JsonObject, key: str) -> int:
+def _count(parent: JsonObject, key: str) -> int | None:
     value = parent.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return 0
-    return int(value) if 0 <= value <= MAX_COUNT else 0
+        return None
+    return int(value) if 0 <= value <= MAX_COUNT else None

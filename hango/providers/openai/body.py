@@ -26,6 +26,11 @@ class EventReader:
     _kind: bytes = b""  # the first character, once it is known
     _document: bytearray = attrs.field(factory=bytearray)
 
+    @property
+    def document(self) -> bool:
+        """Whether the answer is a JSON document and no stream."""
+        return self._kind == b"{"
+
     def feed(self, data: bytes) -> list[SseEvent]:
         """Take more of the body and return the events it completes; may be empty."""
         self._kind = self._kind or data.lstrip(_BLANK)[:1]

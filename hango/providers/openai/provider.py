@@ -50,6 +50,7 @@ class OpenAIProvider:
         timeout: seconds without a byte after which a stream counts as broken; comments are bytes too.
         name: agents refer to it, and opaque blocks carry it, so two servers need two names.
         model: used by requests that name none.
+        key_name: what an error calls the key, such as the variable that holds it; may be empty.
 
     Raises:
         RegistrationError: the URL is not one, or the key has characters that no header can carry.
@@ -61,6 +62,7 @@ class OpenAIProvider:
     name: str = "openai"
     model: str = ""
     tail_timeout: float = TAIL_TIMEOUT
+    key_name: str = ""
     _url: httpx.URL = attrs.field(init=False, repr=False)
 
     @_url.default
@@ -103,7 +105,9 @@ class OpenAIProvider:
             raise ProviderError(
                 f"{self.name} cannot be asked: {error}", code="invalid_request"
             ) from error
-        return HttpRequest(self.name, self._url, headers, body, self.timeout, self.api_key)
+        return HttpRequest(
+            self.name, self._url, headers, body, self.timeout, self.api_key, self.key_name
+        )
 
 
 openai_provider = OpenAIProvider
@@ -224,6 +228,11 @@ class _Events:
         The server must have said that it is over: by a finish reason, or by [DONE] after some content.
         """
         self._ended = True
+        if self._reader.document and not self._answer.chosen:
+            raise ProviderError(
+                f"{self._provider.name} answered with other JSON; is its base URL right?",
+                code="not_a_stream",
+            )
         if not (self._answer.finished or (done and self._answer.begun)):
             raise ProviderStreamBroken(
                 f"the stream of {self._provider.name} ended before the answer did",

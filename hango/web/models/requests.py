@@ -50,6 +50,7 @@ MAX_ITERATIONS = 1000
 MAX_TOOL_TIMEOUT = 3600  # seconds
 MAX_RUN_DEADLINE = 24 * 3600  # seconds
 MAX_TOKENS = 10_000_000
+MAX_STREAM_RETRIES = 10
 MAX_ATTEMPTS = 100
 
 # A member that may be left out but not be null; `model_fields_set` says which were given.
@@ -195,6 +196,12 @@ class NewLimitsBody(RequestBody):
     )
     max_tokens: int | None = Field(
         None, ge=1, le=MAX_TOKENS, description="Tokens that one answer may have."
+    )
+    stream_retries: int | None = Field(
+        None,
+        ge=0,
+        le=MAX_STREAM_RETRIES,
+        description="How often an answer that broke off is asked for again; null: 2.",
     )
 
 

@@ -103,6 +103,9 @@ class LimitsJson(Answer):
     tool_timeout: float | None = Field(description="Seconds that one tool call may take.")
     run_deadline: float | None = Field(description="Seconds that one execution may take.")
     max_tokens: int | None = Field(description="Tokens that one answer may have.")
+    stream_retries: int | None = Field(
+        description="How often an answer that broke off is asked for again; null: 2."
+    )
 
 
 class AgentJson(Answer):

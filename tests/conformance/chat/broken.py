@@ -55,6 +55,20 @@ FAILED = (
         "not_a_stream",
     ),
     Failed(
+        "W-L2: JSON of something that is no model, with status 200",
+        '{"status": "ok", "version": "1.2"}',
+        "ProviderError",
+        "not_a_stream",
+    ),
+    Failed(
+        "W-L2: a document that is a part of an answer",
+        '{"choices": [{"index": 0, "message": {"content": "Hi"}}]}',
+        _BROKEN,
+        "truncated",
+        True,
+        _HI_BLOCK,
+    ),
+    Failed(
         "A13: an error inside the stream, after content",
         _HI + sse({"error": {"type": "server_error", "message": "boom"}}, done=False),
         "ProviderError",

@@ -37,13 +37,14 @@ class Whole:
     Attributes:
         seen: where; fault ids where it is one of a known kind.
         body: the bytes of the answer, as text.
+        usage: None where the server tells none (N15).
     """
 
     seen: str
     body: str
     content: tuple[Block, ...]
     stop: StopReason = END
-    usage: Usage = attrs.field(factory=Usage)
+    usage: Usage | None = None
 
 
 @attrs.frozen
@@ -61,7 +62,7 @@ class Failed:
     code: str
     retryable: bool = False
     content: tuple[Block, ...] = ()
-    usage: Usage = attrs.field(factory=Usage)
+    usage: Usage | None = None
 
 
 def head(name: str | None = None, arguments: object = None, **fields: object) -> dict[str, object]:
