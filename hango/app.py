@@ -24,7 +24,7 @@ from hango.db.migrations import migrate
 from hango.db.pool import Pool, open_pool
 from hango.embedded import embedded_postgres
 from hango.errors import ConfigError
-from hango.plugins import Plugins, make_providers
+from hango.plugins import Plugins
 from hango.plugins import load_plugins as load_modules
 from hango.providers import DemoProvider, OpenAIProvider
 from hango.store import Stores
@@ -123,7 +123,7 @@ async def work(
         task_status: started when the first poll is done.
     """
     worker = _worker_settings(settings)
-    providers = make_providers(plugins)
+    providers = plugins.made_providers()  # made already, unless a test calls this
     # A new owner id at each start: runs that this process had before a crash are reclaimed as any.
     queue = RunQueue(pool, uuid4(), settings.run_lease_ttl, settings.run_max_reclaims, only)
     await supervise(

@@ -7,7 +7,7 @@ its module.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TypeAlias, TypeVar
 
@@ -39,6 +39,31 @@ class Plugins:
     providers: dict[str, ProviderFactory] = attrs.field(factory=dict)
     guardrails: dict[str, Guardrail] = attrs.field(factory=dict)
     verifiers: dict[str, Verifier] = attrs.field(factory=lambda: {"all_todos_done": all_todos_done})
+    _modules: dict[str, str] = attrs.field(factory=dict, init=False)  # of plug-ins, by provider
+    _made: dict[str, Provider] | None = attrs.field(default=None, init=False)
+
+    def made_providers(self) -> Mapping[str, Provider]:
+        """Return the providers by name; the first call makes them.
+
+        Raises:
+            RegistrationError: a factory raised, or what it made is not a provider; names its module.
+        """
+        if self._made is None:
+            self._made = {name: self._make(name, factory) for name, factory in self.providers.items()}
+        return self._made
+
+    def _make(self, name: str, factory: ProviderFactory) -> Provider:
+        try:
+            return _made(name, factory)
+        except RegistrationError as error:
+            module = self._modules.get(name)
+            if not module:
+                raise
+            raise RegistrationError(f"plug-in {module}: {error}") from error
+
+    def registered_by(self, module: str) -> None:
+        """Remember *module* for the providers that were registered since the last call."""
+        self._modules |= {name: module for name in self.providers if name not in self._modules}
 
     def tool(self, t: Tool) -> None:
         """Add a tool.
@@ -89,9 +114,11 @@ def load_plugins(modules: Sequence[str], plugins: Plugins) -> None:
     Raises:
         RegistrationError: the first that cannot be used; it is named.
     """
+    plugins.registered_by("")  # what was there before
     for module in modules:
         try:
             _load(module, plugins)
+            plugins.registered_by(module)
         except KeyboardInterrupt:  # Ctrl-C while the process starts
             raise
         except BaseException as error:  # the border to foreign code
@@ -106,15 +133,6 @@ def _load(module: str, plugins: Plugins) -> None:
     if inspect.iscoroutinefunction(register):
         raise RegistrationError("its register(plugins) is async; it must be a plain function")
     register(plugins)
-
-
-def make_providers(plugins: Plugins) -> dict[str, Provider]:
-    """Make each registered provider, by its name.
-
-    Raises:
-        RegistrationError: a factory raised, or what it made is not a provider; names it.
-    """
-    return {name: _made(name, factory) for name, factory in plugins.providers.items()}
 
 
 def _made(name: str, factory: ProviderFactory) -> Provider:

@@ -89,10 +89,11 @@ def config() -> None:
 def check_config(*, as_json: bool) -> None:
     """List every setting with its value, secrets hidden; exit with 2 if one is invalid.
 
-    Also imports the plug-ins, so that a mistake in one shows here.  Warnings go to standard error.
+    Also imports the plug-ins and makes their providers, so that a mistake in one shows here.
+    Warnings go to standard error.
     """
     settings = start(LogLevel.WARNING)
-    app.load_plugins(settings)
+    app.load_plugins(settings).made_providers()
     values = effective(settings)
     if as_json:
         click.echo(json.dumps({"settings": dict(values), "warnings": settings.warnings}))

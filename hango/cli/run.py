@@ -82,6 +82,7 @@ def run(prompt: str, session_id: UUID | None, agent: str | None, *, as_json: boo
         raise click.UsageError("a session already has an agent: use --session or --agent, not both")
     settings = start(LogLevel.WARNING)
     plugins = app.load_plugins(settings)
+    plugins.made_providers()  # an error in one shows before there is a run
     with app.open_database(settings) as dsn:
         ended = trio.run(_execute, settings, plugins, dsn, Request(prompt, session_id, agent))
         _print(ended, as_json=as_json)

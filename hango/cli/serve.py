@@ -14,6 +14,7 @@ from hango import app
 from hango.cli.common_options import start
 from hango.cli.default_tenant import open_agent, open_default_tenant
 from hango.config import LogLevel, ProcessRole, Settings
+from hango.plugins import Plugins
 from hango.store import Stores
 
 _SOCKET = "http://unix:"  # how the web server writes the address of a Unix socket
@@ -36,7 +37,7 @@ def serve(bind: str | None) -> None:
     and run again elsewhere.  Then the exit code is 0.  A second signal ends the process at once.
     """
     settings = start(LogLevel.INFO, {"HANGO_BIND": bind})
-    plugins = app.load_plugins(settings)
+    plugins = _load_plugins(settings)
     from hango import serve as server  # noqa: PLC0415 - loads the web server
 
     with app.open_database(settings) as dsn:
@@ -53,11 +54,19 @@ def dev(bind: str | None) -> None:
     """
     settings = start(LogLevel.INFO, {"HANGO_BIND": bind})
     settings = attrs.evolve(settings, database_url=None, role=ProcessRole.ALL)
-    plugins = app.load_plugins(settings)
+    plugins = _load_plugins(settings)
     from hango import serve as server  # noqa: PLC0415 - loads the web server
 
     with app.open_database(settings) as dsn:
         trio.run(partial(server.serve, settings, plugins, dsn, welcome=partial(_welcome, settings)))
+
+
+def _load_plugins(settings: Settings) -> Plugins:
+    """Load the plug-ins; where runs are executed, also make the providers, before anything else."""
+    plugins = app.load_plugins(settings)
+    if settings.role is not ProcessRole.WEB:
+        plugins.made_providers()
+    return plugins
 
 
 async def _welcome(settings: Settings, stores: Stores, url: str) -> None:

@@ -233,3 +233,21 @@ async def test_a_signal_ends_a_command_that_waits(database: str, number: signal.
             process.signal(number)
             assert await process.ended() == 128 + number
     assert not any("Traceback" in line for line in process.lines)
+
+
+@pytest.mark.rule(27)
+@pytest.mark.parametrize(
+    "words", [("run", "hello"), ("config", "check"), ("serve", "--bind=127.0.0.1:0")]
+)
+async def test_a_provider_that_cannot_be_made_is_an_error_before_there_is_a_run(
+    database: str, words: tuple[str, ...], tmp_path: Path
+) -> None:
+    """W-H4: the plug-in and its reason are named, and nothing is left behind that executes later."""
+    code = "def register(plugins):\n    plugins.provider('mine', lambda: {}['MINE_KEY'])\n"
+    (tmp_path / "mine_plugin.py").write_text(code)
+    settings = {"HANGO_DATABASE_URL": database, "HANGO_PLUGINS": "mine_plugin"}
+    done = await hango(*words, PYTHONPATH=str(tmp_path), **settings)
+    assert done.code == 2, done.err
+    assert "hango: plug-in mine_plugin: provider mine: KeyError: 'MINE_KEY'" in done.err
+    async with open_pool(database) as pool:
+        assert await sql(pool, "select from runs") == []

@@ -9,7 +9,7 @@ import pytest
 
 from hango import Plugins
 from hango.errors import RegistrationError
-from hango.plugins import ProviderFactory, load_plugins, make_providers
+from hango.plugins import ProviderFactory, load_plugins
 from hango.testing import FakeProvider
 
 Write = Callable[[str, str], str]
@@ -140,11 +140,11 @@ def test_a_provider_that_cannot_be_made_is_named(factory: ProviderFactory, reaso
     plugins = Plugins()
     plugins.provider("mine", factory)
     with pytest.raises(RegistrationError, match=f"provider mine: .*{reason}"):
-        make_providers(plugins)
+        plugins.made_providers()
 
 
 def test_providers_are_made_by_their_names() -> None:
     """Once each."""
     plugins = Plugins()
     plugins.provider("mine", lambda: FakeProvider([], name="mine"))
-    assert [provider.name for provider in make_providers(plugins).values()] == ["mine"]
+    assert [provider.name for provider in plugins.made_providers().values()] == ["mine"]
