@@ -34,6 +34,7 @@ MAX_SIZE = 64 * 1024 * 1024  # characters, and `VALUE_SIZE` for each value: a tu
 VALUE_SIZE = 256  # so a quarter of a million; a list of lists repeated grows to more in a blink
 # Of a value inside a block, which is stored, listed and sent some levels deeper
 PART_DEPTH = MAX_DEPTH - 8
+LARGE = 500  # values; with some 30 µs for each in a schema, about what may run on the event loop
 MAX_DIGITS = 1000  # of a whole number; Python itself refuses to write more than 4300
 CUT_NOTICE = "… [cut: {length} characters in all]"
 
@@ -82,6 +83,19 @@ def clean_part(value: object) -> object:
         InvalidInput: as `clean_json`; the bounds are `PART_DEPTH` and half of `MAX_SIZE`.
     """
     return PartsCleaner().clean(value)
+
+
+def is_large(value: object, limit: int = LARGE) -> bool:
+    """Return whether *value* holds more than *limit* values, its parts' parts included."""
+    waiting, room = [value], limit
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, Mapping | list | tuple):
+            room -= len(item)
+            if room < 0:
+                return True
+            waiting += item.values() if isinstance(item, Mapping) else item
+    return False
 
 
 @attrs.define

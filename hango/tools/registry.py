@@ -17,7 +17,7 @@ import attrs
 import trio
 
 from hango import watchdog
-from hango.codec import cut_text
+from hango.codec import cut_text, is_large
 from hango.domain import Ledger, Result, ToolContext, ToolDefinition, ToolUseBlock
 from hango.domain.tools import UNKNOWN_TOOL
 from hango.errors import RegistrationError
@@ -119,7 +119,7 @@ class ToolSet:
         Raises:
             StoreError: from *ledger*, which is not used for `read_only` and `idempotent` tools.
         """
-        bound = self._refusal(call) or self._bound(call)
+        bound = self._refusal(call) or await self._bind(call, context)
         if isinstance(bound, CallFailure):
             return self._to_result(call.name, bound)
         tool = self._tools[call.name]
@@ -138,8 +138,7 @@ class ToolSet:
         """Wait for a thread, as long as the run may; less if calls of this very tool are stuck."""
         if not tool.in_thread:
             return nullcontext(_run_nowhere)
-        tenant = context.scope.tenant_id if context.scope else None
-        return self._threads.reserve(Owner(tenant, tool.name), patience=self._seconds(tool))
+        return self._threads.reserve(_owner(tool.name, context), patience=self._seconds(tool))
 
     async def deny(
         self, call: ToolUseBlock, reason: str, context: ToolContext, ledger: Ledger
@@ -173,6 +172,13 @@ class ToolSet:
                 f"{_echo(call.raw_input)}",
             )
         return None
+
+    async def _bind(self, call: ToolUseBlock, context: ToolContext) -> Bound | CallFailure:
+        """Check the arguments; so many that it would hold the event loop, in a thread."""
+        if not is_large(call.input):
+            return self._bound(call)
+        bound = await self._threads.run(partial(self._bound, call), _owner(call.name, context))
+        return cast("Bound | CallFailure", bound)
 
     def _bound(self, call: ToolUseBlock) -> Bound | CallFailure:
         """Return the arguments for the function, or what is wrong with them."""
@@ -243,6 +249,10 @@ class ToolSet:
 
 async def _run_nowhere(function: Callable[[], object]) -> object:
     raise AssertionError(f"{function} is async, and needs no thread")
+
+
+def _owner(tool: str, context: ToolContext) -> Owner:
+    return Owner(context.scope.tenant_id if context.scope else None, tool)
 
 
 def _echo(text: str) -> str:

@@ -56,18 +56,28 @@ class Signature:
 
 def takes_context(function: Function) -> bool:
     """Return whether the first parameter is annotated `ToolContext`."""
-    names = list(inspect.signature(function).parameters)
-    return bool(names) and _hints(function).get(names[0]) is ToolContext
+    name = next(iter(inspect.signature(function).parameters), "")
+    annotation = getattr(_plain_function(function), "__annotations__", {}).get(name)
+    if not isinstance(annotation, str):
+        return annotation is ToolContext
+    try:
+        return _hints(function, only=name).get(name) is ToolContext
+    except InvalidInput:
+        return False  # whatever it is: a ToolContext can be found
 
 
-def read_signature(function: Function) -> Signature:
+def read_signature(function: Function, names: Mapping[str, object]) -> Signature:
     """Read *function*'s signature and docstring.
+
+    Args:
+        function: the tool's.
+        names: what is known where the tool is made; annotations may use it.
 
     Raises:
         InvalidInput: no schema can be made from it; the text says why.
     """
-    documented = _documented(function)
-    model = _arguments_model(function)
+    documented, hints = _documented(function), _hints(function, names)
+    model = _arguments_model(function, hints)
     try:
         schema = model.model_json_schema()
     except (PydanticUserError, TypeError, ValueError) as error:
@@ -83,22 +93,28 @@ def read_signature(function: Function) -> Signature:
         return {str(fields[name].alias): getattr(values, name) for name in values.model_fields_set}
 
     if "properties" in schema:
-        _add_defaults(schema, function)
-    for name, text in {**_notes(function), **documented.parameters}.items():
+        _add_defaults(schema, function, hints)
+    for name, text in {**_notes(hints), **documented.parameters}.items():
         if name in schema.get("properties", {}):
             schema["properties"][name].setdefault("description", text)
     return Signature(documented.description, cast("JsonObject", _tidy(schema)), convert)
 
 
-def _hints(function: Function) -> Mapping[str, object]:
-    """Return the annotations of the parameters; what a tool returns need not be annotated truly."""
+def _hints(
+    function: Function, names: Mapping[str, object] | None = None, *, only: str = ""
+) -> Mapping[str, object]:
+    """Return the annotations of the parameters, or of *only* one; what it returns is not read."""
     plain = _plain_function(function)
-    annotations = {k: v for k, v in getattr(plain, "__annotations__", {}).items() if k != "return"}
+    annotations = {
+        name: annotation
+        for name, annotation in getattr(plain, "__annotations__", {}).items()
+        if name != "return" and only in ("", name)
+    }
     try:
         return get_type_hints(
             SimpleNamespace(__annotations__=annotations),
             globalns=getattr(plain, "__globals__", {}),
-            localns=_closure(plain),
+            localns={**(names or {}), **_closure(plain)},
             include_extras=True,
         )
     except (NameError, TypeError, AttributeError, SyntaxError) as error:
@@ -125,11 +141,11 @@ def _closure(function: object) -> dict[str, object]:
     return found
 
 
-def _notes(function: Function) -> Mapping[str, str]:
+def _notes(hints: Mapping[str, object]) -> Mapping[str, str]:
     """Return the texts in annotations such as ``Annotated[str, "the title"]``, by parameter."""
     return {
         name: extra
-        for name, hint in _hints(function).items()
+        for name, hint in hints.items()
         if get_origin(hint) is Annotated
         for extra in get_args(hint)[1:]
         if isinstance(extra, str)
@@ -139,13 +155,12 @@ def _notes(function: Function) -> Mapping[str, str]:
 # --- the schema ----------------------------------------------------------------------------
 
 
-def _arguments_model(function: Function) -> type[BaseModel]:
+def _arguments_model(function: Function, hints: Mapping[str, object]) -> type[BaseModel]:
     """Make a model with one field a parameter.
 
     The fields are numbered and the parameters' names are their aliases: a model's own attributes (copy,
     schema, json) are good names for parameters.
     """
-    hints = _hints(function)
     parameters = list(inspect.signature(function).parameters.values())
     if parameters and hints.get(parameters[0].name) is ToolContext:
         del parameters[0]
@@ -181,9 +196,9 @@ def _field(parameter: inspect.Parameter) -> object:
     return Field(alias=parameter.name, default_factory=lambda: parameter.default)
 
 
-def _add_defaults(schema: dict[str, object], function: Function) -> None:
+def _add_defaults(schema: dict[str, object], function: Function, hints: Mapping[str, object]) -> None:
     """Add the defaults that can be written as JSON, as pydantic writes them."""
-    hints, properties = _hints(function), cast("dict[str, dict[str, object]]", schema["properties"])
+    properties = cast("dict[str, dict[str, object]]", schema["properties"])
     for name, parameter in inspect.signature(function).parameters.items():
         if name in properties and parameter.default is not inspect.Parameter.empty:
             with suppress(Exception):  # whatever a type's own code raises: there is no JSON for it

@@ -10,6 +10,7 @@ import inspect
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from types import FrameType
 from typing import cast, overload
 
 import attrs
@@ -206,15 +207,21 @@ def tool(
     Raises:
         RegistrationError: when decorating; names the function and its module.
     """
+    caller = cast("FrameType", inspect.currentframe()).f_back
+    names = dict(caller.f_locals) if caller is not None else {}
 
     def decorate(function: Function) -> Tool:
-        return _tool_of(function, effects, timeout, name)
+        return _tool_of(function, effects, timeout, name, names)
 
     return decorate if function is None else decorate(function)
 
 
 def _tool_of(
-    function: Function, effects: EffectsName | None, timeout: float | None, name: str | None
+    function: Function,
+    effects: EffectsName | None,
+    timeout: float | None,
+    name: str | None,
+    names: Mapping[str, object],
 ) -> Tool:
     own_name: str = getattr(function, "__name__", "?")
     module = getattr(function, "__module__", None)
@@ -225,7 +232,7 @@ def _tool_of(
         choice = ", ".join(Effects)
         raise RegistrationError(f"{where}: declare its effects=, one of {choice}; there is no default")
     try:
-        signature = read_signature(function)
+        signature = read_signature(function, names)
     except InvalidInput as error:
         raise RegistrationError(f"{where}: {error}") from None
     return Tool(

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Annotated
+
 import pytest
+from pydantic import BeforeValidator
 
 from hango.agent.ports import Toolbox
 from hango.domain import Effects, ToolUseBlock
@@ -11,7 +15,7 @@ from hango.safe_errors import MAX_MESSAGE
 from hango.testing import MemoryLedger
 from hango.tools import Registry, tool
 
-from support.tools import CONTEXT, LIMIT, call, counting, registry_of, shout, view_of, whisper
+from support.tools import CONTEXT, LIMIT, call, call_one, counting, registry_of, shout, view_of, whisper
 
 # --- registering ----------------------------------------------------------------------------
 
@@ -158,3 +162,23 @@ async def test_arguments_nested_beyond_reason_are_refused() -> None:
 async def test_arguments_are_cleaned_before_the_tool_sees_them() -> None:
     """C01: NUL in a model's argument becomes U+FFFD."""
     assert (await call(view_of(shout), "shout", text="a\0b\ud800")).for_llm == "A\ufffdB\ufffd"
+
+
+@pytest.mark.parametrize(("values", "in_thread"), [(10, False), (10_000, True)])
+async def test_many_arguments_are_checked_in_a_thread(values: int, *, in_thread: bool) -> None:
+    """S-H4: a model may write as many as it likes, and to check them takes long."""
+    seen: set[bool] = set()
+
+    def look(value: object) -> object:
+        seen.add(threading.current_thread() is not threading.main_thread())
+        return value
+
+    @tool(effects=Effects.READ_ONLY)
+    async def count(numbers: Annotated[list[int], BeforeValidator(look)]) -> str:
+        assert threading.current_thread() is threading.main_thread()
+        return str(len(numbers))
+
+    assert (await call_one(count, numbers=[1] * values)).for_llm == str(values)
+    wrong = await call_one(count, numbers=[*[1] * values, "x"])
+    assert "did not run" in wrong.for_llm
+    assert seen == {in_thread}

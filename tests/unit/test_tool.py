@@ -247,6 +247,15 @@ async def test_annotations_are_read_as_far_as_they_are_needed() -> None:
     """N11: what is returned is not, and names of the function round it are known."""
     local = Colour
 
+    class Wall(BaseModel):  # type: ignore[explicit-any]  # pydantic's own
+        colour: Colour
+
+    @tool(effects=Effects.READ_ONLY)
+    def wash(wall: Wall) -> str:
+        return wall.colour.name
+
+    assert (await call_one(wash, wall={"colour": "red"})).for_llm == "RED"
+
     @tool(effects=Effects.READ_ONLY)
     def paint(colour: local) -> Money:  # type: ignore[name-defined, valid-type]  # noqa: F821  # for checkers only
         return local(colour).name
