@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable
 from enum import StrEnum
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
@@ -157,6 +158,17 @@ def _read_bind(text: str) -> str:
 
 
 BIND = Parser(_read_bind)
+
+
+def is_local(bind: str) -> bool:
+    """Return whether only this machine reaches *bind*: a Unix socket, or a loopback address."""
+    host = bind.rpartition(":")[0].strip("[]")
+    if host == "localhost" or bind.startswith("unix:"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False  # a name, of any address
 
 
 def _is_url(text: str, *schemes: str) -> bool:

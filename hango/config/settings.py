@@ -28,6 +28,7 @@ from hango.config.parsers import (
     T,
     choice,
     duration,
+    is_local,
     number,
     show_duration,
     size,
@@ -177,6 +178,11 @@ class Settings:
             found.append(
                 "HANGO_RUN_HEARTBEAT_INTERVAL is over half of HANGO_RUN_LEASE_TTL:"
                 " one failed heartbeat loses every run of the process"
+            )
+        if self.role is not ProcessRole.WORKER and not is_local(self.bind):
+            found.append(
+                "HANGO_BIND can be reached from other machines, and HTTP is not encrypted: API keys can"
+                " be read on the way.  Put a proxy with TLS in front, or bind 127.0.0.1; see operate.md"
             )
         return tuple(found)
 

@@ -67,7 +67,9 @@ def _initialize(partial: Path, installation: Installation, os_user: OsUser, *, d
         f"--pgdata={partial}",
         f"--username={SUPERUSER}",
         # the folder is private, and root and its owner could read the files anyway
-        "--auth=trust",
+        "--auth-local=trust",
+        # never needed: the server listens on no address
+        "--auth-host=reject",
         "--encoding=UTF8",
         # a fixed collation: a system upgrade may change its own, which breaks indexes
         "--locale=C",

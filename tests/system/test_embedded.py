@@ -53,6 +53,13 @@ def test_commits_are_durable_unless_asked_otherwise(data_dir: Path) -> None:
         assert int(str(ask(dsn, "show max_connections"))) >= 200
 
 
+def test_no_address_is_let_in(data_dir: Path) -> None:
+    """S-L9: an operator who makes it listen on an address has to say who may enter, too."""
+    with embedded_postgres(data_dir, settings=FAST) as dsn:
+        methods = "select string_agg(distinct type || ' ' || auth_method, ', ') from pg_hba_file_rules"
+        assert ask(dsn, methods) == "host reject, local trust"
+
+
 def test_only_its_user_reaches_it(data_dir: Path) -> None:
     """It listens on a socket in a private folder, and on no network."""
     with embedded_postgres(data_dir, settings=FAST) as dsn:

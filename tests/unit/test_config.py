@@ -179,6 +179,28 @@ def test_what_will_hardly_work_is_a_warning() -> None:
 
 
 @pytest.mark.parametrize(
+    ("bind", "warned"),
+    [
+        ("127.0.0.1:80", False),
+        ("127.1.2.3:0", False),
+        ("localhost:8080", False),
+        ("[::1]:8080", False),
+        ("unix:/run/hango.sock", False),
+        ("0.0.0.0:8080", True),
+        ("[::]:8080", True),
+        ("10.0.0.5:8080", True),
+        ("[2001:db8::1]:80", True),
+        ("hango.internal:8080", True),
+    ],
+)
+def test_an_address_that_others_reach_is_a_warning(bind: str, *, warned: bool) -> None:
+    """S-M8: keys cross the network readable unless a proxy encrypts them."""
+    found = load({"HANGO_BIND": bind}).warnings
+    assert [text.split()[0] for text in found] == ["HANGO_BIND"] * warned
+    assert not load({"HANGO_BIND": bind, "HANGO_ROLE": "worker"}).warnings
+
+
+@pytest.mark.parametrize(
     "environ",
     [
         {"HANGO_DATABASE_URL": f"postgresql://user:{HUNTED}@db:5432/hango"},
