@@ -23,7 +23,7 @@ from hango.config import Settings
 from hango.db.migrations import migrate
 from hango.db.pool import Pool, open_pool
 from hango.embedded import embedded_postgres
-from hango.errors import ConfigError
+from hango.errors import ConfigError, StoreUnavailable
 from hango.plugins import Plugins
 from hango.plugins import load_plugins as load_modules
 from hango.providers import DemoProvider, OpenAIProvider
@@ -122,6 +122,12 @@ async def work(
         events: receives the progress of runs.
         task_status: started when the first poll is done.
     """
+    try:
+        await pool.warm_up()
+    except StoreUnavailable as error:
+        _log.warning(
+            "the connections for heartbeats and notifications are still to be opened: %s", error
+        )
     worker = _worker_settings(settings)
     providers = plugins.made_providers()  # made already, unless a test calls this
     # A new owner id at each start: runs that this process had before a crash are reclaimed as any.

@@ -12,8 +12,11 @@
     ├── StoreError
     │   ├── NotFound               the object does not exist, or is not visible to this user
     │   ├── AlreadyExists          a unique name is taken
+    │   ├── UniqueViolation        a row with that key is there already
     │   ├── StateConflict          another process changed the state first; nothing was changed
     │   ├── StoreUnavailable       the database is away, or its answer was lost; the work may be done
+    │   │   ├── NotSent            no connection could be had; nothing was done
+    │   │   └── NotWritable        the database can be reached, and takes no writes
     │   ├── MigrationError         the schema does not fit this version of hango
     │   └── EmbeddedPostgresError  the embedded server cannot be started
     ├── ProviderError              a model call failed; says whether to try again
@@ -102,6 +105,26 @@ class StateConflict(StoreError):
 
 class StoreUnavailable(StoreError):
     """The database cannot be reached, or its answer was lost; the work may have been done."""
+
+
+class NotSent(StoreUnavailable):
+    """No connection could be had: nothing was sent, so nothing was done; the message says why."""
+
+
+class NotWritable(StoreUnavailable):
+    """The database can be reached and takes no writes; the message says why."""
+
+
+class UniqueViolation(StoreError):
+    """A row with that key is there already; nothing was changed.
+
+    Attributes:
+        constraint: the name of the unique constraint or index.
+    """
+
+    def __init__(self, constraint: str) -> None:
+        super().__init__(f"duplicate key ({constraint})")
+        self.constraint = constraint
 
 
 class MigrationError(StoreError):

@@ -17,29 +17,23 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from importlib.resources.abc import Traversable
 from typing import NoReturn, TypeVar
-from urllib.parse import SplitResult, parse_qs, urlsplit
 
 import asyncpg
 import attrs
 import trio_asyncio
 
+from hango.db.connections import Connection, Connector
+from hango.db.failures import BROKEN
 from hango.db.migration_files import AppliedMigration, Migration, check_history, read_migrations
 from hango.db.queries import sql_folder
-from hango.errors import MigrationError, StoreError, StoreUnavailable
+from hango.errors import MigrationError, NotSent, StoreError, StoreUnavailable
 
 OLDEST_POSTGRES = 15
 
 _LOCK = 0x68616E676F  # "hango": any constant, as long as it never changes
-_CONNECT_TIMEOUT = 10.0  # seconds
+_LEASE_TTL = 90.0  # seconds; of no matter here, but that settings are those of every other connection
 _CLOSE_TIMEOUT = 5.0  # seconds
 
-# A server that runs a long statement for a client that has died keeps its lock until it looks.
-_NOTICE_DEAD_CLIENTS = """
-select set_config('client_connection_check_interval', '1s', false),
-       set_config('tcp_keepalives_idle', '10', false),
-       set_config('tcp_keepalives_interval', '10', false),
-       set_config('tcp_keepalives_count', '3', false)
-"""
 _WAIT_FOR_TURN = "set statement_timeout = 0; set lock_timeout = 0; select pg_advisory_lock({})"
 # Migrations may take long.  What they may not do is wait for a table for ever, with the queries of
 # all running processes queued up behind them.
@@ -55,17 +49,6 @@ create table hango_migrations (
 _HAS_TABLE = "select to_regclass('hango_migrations') is not null"
 _LIST = "select number, name, sha256, applied_at from hango_migrations order by number"
 _RECORD = "insert into hango_migrations (number, name, sha256) values ($1, $2, $3)"
-
-# What asyncpg raises when the connection, rather than a statement, is the trouble.
-_LOST = (
-    OSError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,
-    asyncpg.PostgresConnectionError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
-    asyncpg.CannotConnectNowError,
-)
 
 T = TypeVar("T")
 
@@ -90,6 +73,7 @@ async def migrate(dsn: str) -> tuple[str, ...]:
     whole or not at all.
 
     Raises:
+        ConfigError: *dsn* cannot be used.
         StoreUnavailable: no database there, or it went away; the message has no password.
         MigrationError: a migration failed (the earlier ones stay), or the database and this
             version of hango do not fit; the message names the file.
@@ -101,7 +85,7 @@ async def apply_migrations(dsn: str, folder: Traversable) -> tuple[str, ...]:
     """Do as `migrate` does, with the files of *folder*."""
     migrations = read_migrations(folder)
 
-    async def unit(connection: asyncpg.Connection) -> tuple[str, ...]:
+    async def unit(connection: Connection) -> tuple[str, ...]:
         return await _bring_up_to_date(connection, migrations)
 
     return await _with_connection(dsn, unit)
@@ -111,12 +95,13 @@ async def migration_status(dsn: str) -> tuple[MigrationStatus, ...]:
     """Return every migration of this version of hango, in order.  Changes nothing.
 
     Raises:
+        ConfigError: *dsn* cannot be used.
         StoreUnavailable: no database there, or it went away; the message has no password.
         MigrationError: the database and this version of hango do not fit.
     """
     migrations = read_migrations(sql_folder().joinpath("migrations"))
 
-    async def unit(connection: asyncpg.Connection) -> tuple[MigrationStatus, ...]:
+    async def unit(connection: Connection) -> tuple[MigrationStatus, ...]:
         applied = await _list_applied(connection)
         check_history(migrations, applied)
         return tuple(_status(migration, applied.get(migration.number)) for migration in migrations)
@@ -128,9 +113,7 @@ def _status(migration: Migration, row: AppliedMigration | None) -> MigrationStat
     return MigrationStatus(migration.name, row.applied_at if row else None)
 
 
-async def _bring_up_to_date(
-    connection: asyncpg.Connection, migrations: Sequence[Migration]
-) -> tuple[str, ...]:
+async def _bring_up_to_date(connection: Connection, migrations: Sequence[Migration]) -> tuple[str, ...]:
     await connection.execute(_WAIT_FOR_TURN.format(_LOCK))
     await connection.execute(_PATIENCE)
     await _ensure_table(connection)
@@ -142,7 +125,7 @@ async def _bring_up_to_date(
     return tuple(migration.name for migration in pending)
 
 
-async def _ensure_table(connection: asyncpg.Connection) -> None:
+async def _ensure_table(connection: Connection) -> None:
     # not "create if not exists": that asks for the right to create even when there is nothing to do
     if await connection.fetchval(_HAS_TABLE):
         return
@@ -152,14 +135,14 @@ async def _ensure_table(connection: asyncpg.Connection) -> None:
         _reraise(error, "the table of applied migrations (hango_migrations) cannot be created")
 
 
-async def _list_applied(connection: asyncpg.Connection) -> Mapping[int, AppliedMigration]:
+async def _list_applied(connection: Connection) -> Mapping[int, AppliedMigration]:
     """Return the database's history by number, oldest first; empty before the first migration."""
     if not await connection.fetchval(_HAS_TABLE):
         return {}
     return {row["number"]: AppliedMigration(**row) for row in await connection.fetch(_LIST)}
 
 
-async def _apply(connection: asyncpg.Connection, migration: Migration) -> None:
+async def _apply(connection: Connection, migration: Migration) -> None:
     try:
         async with connection.transaction():
             await connection.execute(migration.sql)
@@ -169,80 +152,52 @@ async def _apply(connection: asyncpg.Connection, migration: Migration) -> None:
 
 
 def _reraise(error: asyncpg.PostgresError, what: str) -> NoReturn:
-    if isinstance(error, _LOST):
+    if isinstance(error, BROKEN):
         raise error
     raise MigrationError(f"{what}: {error}") from error
 
 
-async def _with_connection(dsn: str, unit: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
+async def _with_connection(dsn: str, unit: Callable[[Connection], Awaitable[T]]) -> T:
     """Run *unit* on a connection of its own, in one hop to an asyncio loop of its own.
 
     Its own, because commands migrate before anything else of the store is open.  Errors are carried
     out of the loop by hand: leaving it, they would be wrapped in exception groups.
     """
+    connector = Connector.to(dsn, _LEASE_TTL)
     async with trio_asyncio.open_loop() as loop:
         try:
-            result: T = await trio_asyncio.aio_as_trio(_run_unit, loop=loop)(dsn, unit)
+            result: T = await trio_asyncio.aio_as_trio(_run_unit, loop=loop)(connector, unit)
             return result
         except StoreError as error:
             failure = error
     raise failure
 
 
-async def _run_unit(dsn: str, unit: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
-    connection = await _connect(dsn)
+async def _run_unit(connector: Connector, unit: Callable[[Connection], Awaitable[T]]) -> T:
+    connection = await _connect(connector)
     try:
-        await _check_server(connection)
+        _check_version(connection)
         return await unit(connection)
-    except _LOST as error:
-        raise StoreUnavailable(f"{_describe(dsn)} went away: {error}") from error
+    except BROKEN as error:
+        raise StoreUnavailable(f"the database at {connector.url} went away: {error}") from error
     finally:
-        with contextlib.suppress(asyncpg.PostgresError, *_LOST):
+        with contextlib.suppress(asyncpg.PostgresError, *BROKEN):
             await connection.close(timeout=_CLOSE_TIMEOUT)
 
 
-async def _check_server(connection: asyncpg.Connection) -> None:
+def _check_version(connection: Connection) -> None:
     version = connection.get_server_version()
     if version.major < OLDEST_POSTGRES:
         raise MigrationError(
             f"the server is Postgres {version.major}; hango needs {OLDEST_POSTGRES} or newer"
         )
-    # some platforms cannot look, and refuse the setting
-    with contextlib.suppress(asyncpg.InvalidParameterValueError):
-        await connection.execute(_NOTICE_DEAD_CLIENTS)
 
 
-async def _connect(dsn: str) -> asyncpg.Connection:
-    place = _describe(dsn)
+async def _connect(connector: Connector) -> Connection:
     try:
-        return await asyncpg.connect(dsn, timeout=_CONNECT_TIMEOUT)
-    except (asyncpg.ClientConfigurationError, ValueError):
-        # its text may quote any part of the URL, also the password
+        return await connector.connect()
+    except NotSent as error:
         raise StoreUnavailable(
-            "the database URL cannot be used: it reads postgresql://user:password@host:port/name, "
-            "with special characters in the password percent-encoded"
-        ) from None
-    except (asyncpg.PostgresError, *_LOST) as error:
-        reason = str(error) or type(error).__name__
-        raise StoreUnavailable(
-            f"{place} cannot be reached: {reason}.  Is it running, and is HANGO_DATABASE_URL right?  "
-            "Without that setting hango starts a Postgres of its own"
+            f"{error}.  Is it running, and is HANGO_DATABASE_URL right?  Without that setting hango "
+            "starts a Postgres of its own"
         ) from error
-
-
-def _describe(dsn: str) -> str:
-    """Say which database *dsn* means, without anything secret in it."""
-    try:
-        url = urlsplit(dsn)
-        host = _host(url)
-    except ValueError:
-        return "the database"
-    # a "@" after the first "/" is the end of a password that was not percent-encoded
-    if not host or "@" in url.path:
-        return "the database"
-    return f"the database at {host}"
-
-
-def _host(url: SplitResult) -> str:
-    host = (parse_qs(url.query).get("host") or [url.hostname or ""])[-1]
-    return f"{host}:{url.port}" if url.port else host

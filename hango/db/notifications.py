@@ -1,7 +1,7 @@
 """The doorbell: a connection of its own that LISTENs, and notices its own death.
 
 A ring is a hint to look at the table, never data.  What was rung while nobody listened is lost, so
-whoever opens this looks once after opening, and again when told that rings were missed.
+whoever opens this looks once after opening, and again when told that notifications were missed.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import attrs
 import trio
 import trio_asyncio
 
-from hango.db.connections import Connection, Connector, Traffic, counted, translated
+from hango.db.connections import Connection, Connector, Traffic
+from hango.db.failures import translate_errors
 from hango.errors import StoreUnavailable
 
 CHANNEL: Final = "hango"
-_BUFFER = 1000  # rings; more than that at once and looking at the table is cheaper anyway
+_BUFFER = 1000  # notifications; more than that at once and looking at the table is cheaper anyway
 _CHECK_EVERY = 30.0  # seconds of silence after which the connection is asked whether it lives
 _CHECK_TIMEOUT = 5.0  # seconds
 
@@ -35,7 +36,7 @@ class Notification:
 
 @attrs.define(eq=False)
 class Notifications:
-    """The rings as they come; iterate it.
+    """The notifications as they come; iterate it.
 
     Yields a `Notification`, or None when some were missed because nobody took them.
 
@@ -66,9 +67,9 @@ class Notifications:
                     return await self._receive.receive()
                 except trio.EndOfChannel:
                     raise StoreUnavailable("the connection that listens was closed") from None
-            await self.hear_out()
+            await self.flush()
 
-    async def hear_out(self) -> None:
+    async def flush(self) -> None:
         """Return when all that was rung before this call is here to be taken.
 
         The server sends what it has to tell before it answers.
@@ -77,7 +78,7 @@ class Notifications:
             StoreUnavailable: the connection is dead.
         """
         async with self._asking:
-            with counted(self._traffic), translated(), trio.fail_after(_CHECK_TIMEOUT):
+            with self._traffic.track(), translate_errors(), trio.fail_after(_CHECK_TIMEOUT):
                 await trio_asyncio.aio_as_trio(self._connection.execute, loop=self._loop)("select 1")
 
     def take(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
@@ -95,22 +96,30 @@ class Notifications:
 
 @asynccontextmanager
 async def open_notifications(
-    loop: trio_asyncio.TrioEventLoop, connector: Connector, traffic: Traffic
+    loop: trio_asyncio.TrioEventLoop,
+    connector: Connector,
+    traffic: Traffic,
+    connection: Connection | None = None,
 ) -> AsyncIterator[Notifications]:
-    """LISTEN on a new connection until the context is left; what it asks is counted in *traffic*.
+    """LISTEN on a connection, a new one if none is given, and close it when the context is left.
+
+    What it asks is counted in *traffic*.
 
     Raises:
         StoreUnavailable: no database.
     """
-    with counted(traffic), translated():
-        connection = await trio_asyncio.aio_as_trio(connector.connect, loop=loop)()
+    if connection is None or connection.is_closed():
+        with traffic.track(), translate_errors():
+            connection = await trio_asyncio.aio_as_trio(connector.connect, loop=loop)()
     try:
-        rings = Notifications(
+        notifications = Notifications(
             loop, connection, *trio.open_memory_channel[Notification](_BUFFER), traffic
         )
-        connection.add_termination_listener(rings.end)
-        with counted(traffic), translated():
-            await trio_asyncio.aio_as_trio(connection.add_listener, loop=loop)(CHANNEL, rings.take)
-        yield rings
+        connection.add_termination_listener(notifications.end)
+        with traffic.track(), translate_errors():
+            await trio_asyncio.aio_as_trio(connection.add_listener, loop=loop)(
+                CHANNEL, notifications.take
+            )
+        yield notifications
     finally:
         connection.terminate()

@@ -1,134 +1,114 @@
 """The bridge between trio and asyncpg: the only place where a connection is used.
 
-One rule: one unit of work is one asyncio function, run in one hop, so that a trio cancellation can
-never tear a transaction apart or leak a connection.  Reads can be cancelled; writes are shielded and
-bounded, since a cancelled write may have been committed all the same.
-
-Used by the other modules of the store; the rest of hango only opens it.
+Rule: one unit of work is one asyncio function, run in one hop, so that a trio cancellation can never
+tear a transaction apart or leak a connection.  Reads can be cancelled; writes are shielded and bounded,
+since a cancelled write may have been committed all the same.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import attrs
 import trio
 import trio_asyncio
 
-from hango.db.connections import BROKEN, Connection, Connector, counted, note_stray, translated
+from hango.db.asyncio_loop import open_loop
+from hango.db.checkout import Connections
+from hango.db.connections import (
+    STATEMENT_DEADLINE,
+    Connection,
+    Connector,
+    PooledConnection,
+    Urgency,
+)
+from hango.db.failures import BROKEN, translate
+from hango.db.health import RepeatedWork, Writability, refuse_read_only
 from hango.db.notifications import Notifications, open_notifications
 from hango.db.queries import Query, Row
+from hango.db.silence import SilenceWatch
+from hango.db.units import Work, fetch, nothing
 from hango.errors import StoreUnavailable
 
 T = TypeVar("T")
-Work: TypeAlias = Callable[[Connection], Awaitable[T]]
 
-WRITE_DEADLINE = 10.0  # seconds; long for one statement, short for someone who waits
-READ_DEADLINE = 30.0  # seconds
+DEADLINE = 20.0
+"""Seconds that a unit of work may take by default, waiting for a connection included; once it is sent,
+`STATEMENT_DEADLINE` bounds it as well."""
 
-
-@attrs.define
-class Slots:
-    """A fixed number of connections, handed out first come, first served.
-
-    A slot whose connection was never opened, or broke, holds None: whoever takes it opens one.
-    """
-
-    size: int
-    _put: trio.MemorySendChannel[Connection | None] = attrs.field(init=False)
-    _take: trio.MemoryReceiveChannel[Connection | None] = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        """Fill all slots with connections to be opened on first use."""
-        self._put, self._take = trio.open_memory_channel(self.size)
-        for _ in range(self.size):
-            self._put.send_nowait(None)
-
-    @property
-    def idle(self) -> int:
-        """Slots nobody is using."""
-        return self._take.statistics().current_buffer_used
-
-    async def take(self) -> Connection | None:
-        """Wait for a slot."""
-        return await self._take.receive()
-
-    def put(self, connection: Connection | None) -> None:
-        """Give a slot back; a connection that cannot be used again is closed for good."""
-        if connection is not None and (connection.is_closed() or connection.is_in_transaction()):
-            connection.terminate()
-            connection = None
-        self._put.send_nowait(connection)
-
-    def close(self) -> None:
-        """Close every idle connection at once."""
-        while self.idle:
-            connection = self._take.receive_nowait()
-            if connection is not None:
-                connection.terminate()
+_RESERVED = 2  # connections that only executors use, of ten or more; one of five
 
 
-@attrs.define
-class _Lease:
-    """A slot while it is used; the asyncio side puts the connection it opened here."""
-
-    connection: Connection | None
-
-    async def connect(self, connector: Connector) -> Connection:
-        """Return the slot's connection, opened if need be (asyncio)."""
-        if self.connection is None or self.connection.is_closed():
-            self.connection = None
-            self.connection = await connector.connect()
-        return self.connection
-
-    def drop(self) -> None:
-        """Close the connection for good, without asking the server."""
-        if self.connection is not None:
-            self.connection.terminate()
-            self.connection = None
-
-
-@attrs.define
+@attrs.define(eq=False)
 class Pool:
     """The process's connections to one database.
 
     Attributes:
-        in_flight: units of work, and exchanges of those who listen, now under way.
-        statements: units of work begun since the pool was opened.
         now: the time lease statements are told; None (outside tests, always) leaves it to Postgres.
     """
 
-    connector: Connector
     now: Callable[[], datetime | None]
-    _loop: trio_asyncio.TrioEventLoop
-    _slots: Slots
-    _heartbeat: Slots = attrs.field(factory=lambda: Slots(1))
+    _connections: Connections
+    _watch: SilenceWatch
+    _writability: Writability = attrs.field(factory=Writability)
+    _repeated: RepeatedWork = attrs.field(factory=RepeatedWork)
+    _urgency: Urgency = Urgency.OTHER
+    _place: int | None = None  # in the line of those who wait; None for its end, each time
     _listening: list[Notifications] = attrs.field(factory=list)
-    in_flight: int = 0
-    statements: int = 0
+    _spare: list[Connection] = attrs.field(factory=list)  # to listen on; none or one
+
+    def for_executors(self) -> Pool:
+        """Return this pool as executors see it: their work goes before that of all others."""
+        return attrs.evolve(self, urgency=Urgency.EXECUTOR)
+
+    def keeping_place(self) -> Pool:
+        """Return this pool with one place in the line: what is repeated over it does not lose that."""
+        return attrs.evolve(self, place=self._connections.place())
+
+    @property
+    def connector(self) -> Connector:
+        """What makes its connections."""
+        return self._connections.connector
+
+    @connector.setter
+    def connector(self, connector: Connector) -> None:
+        self._connections.connector = connector
+
+    @property
+    def _loop(self) -> trio_asyncio.TrioEventLoop:
+        return self._connections.loop
 
     @property
     def size(self) -> int:
-        """Connections this pool may have open for work, the heartbeat's own not counted."""
-        return self._slots.size
+        """Connections that may work at once; one more is only for heartbeats."""
+        return self._connections.size
 
     @property
     def idle(self) -> int:
-        """Connections not in use; equals `size` when nothing is going on."""
-        return self._slots.idle
+        """How many more may work now."""
+        return self._connections.idle
+
+    @property
+    def in_flight(self) -> int:
+        """Units of work, and exchanges of those who listen, now under way."""
+        return self._connections.traffic.in_flight
+
+    @property
+    def statements(self) -> int:
+        """Units of work begun since the pool was opened."""
+        return self._connections.traffic.statements
 
     async def rows(self, query: Query, **values: object) -> Sequence[Row]:
-        """Read; may be cancelled.  Tried once more if the connection turns out to be dead.
+        """Read; may be cancelled.  Sent once more if the connection turns out to be dead.
 
         Raises:
-            StoreUnavailable: no database, or no connection free within `READ_DEADLINE`.
+            StoreUnavailable: no database, or no connection free in time.
         """
-        work = _fetch(query, query.arguments(values))
-        return await self._run(self._slots, work, READ_DEADLINE, write=False)
+        return await self._run(fetch(query, values), DEADLINE, write=False)
 
     async def one(self, query: Query, **values: object) -> Row | None:
         """Read the first row, or None when there is none; otherwise as `rows`."""
@@ -136,7 +116,7 @@ class Pool:
         return rows[0] if rows else None
 
     async def write(
-        self, query: Query, *, deadline: float = WRITE_DEADLINE, **values: object
+        self, query: Query, *, deadline: float = DEADLINE, **values: object
     ) -> Sequence[Row]:
         """Run one writing statement; cancelled before it is sent, or not at all.
 
@@ -146,30 +126,51 @@ class Pool:
             values: its arguments.
 
         Raises:
+            NotSent: no connection in time.
             StoreUnavailable: no database, or no answer in time: it may have been committed.
+            UniqueViolation: the key is taken.
         """
-        return await self.unit(_fetch(query, query.arguments(values)), deadline=deadline)
+        return await self.unit(fetch(query, values), deadline=deadline)
 
-    async def unit(self, work: Work[T], *, deadline: float = WRITE_DEADLINE) -> T:
+    async def unit(self, work: Work[T], *, deadline: float = DEADLINE) -> T:
         """Run *work* (asyncio code) on one connection; may hold a transaction.  As `write`."""
         await trio.lowlevel.checkpoint_if_cancelled()
-        return await self._run(self._slots, work, deadline, write=True)
+        return await self._run(work, deadline, write=True)
 
-    async def beat(self, query: Query, *, deadline: float, **values: object) -> Sequence[Row]:
-        """Run a heartbeat on the connection kept for it, however busy the others are.  As `write`."""
-        work = _fetch(query, query.arguments(values))
-        return await self._run(self._heartbeat, work, deadline, write=True)
+    async def heartbeat_write(
+        self, query: Query, *, deadline: float, **values: object
+    ) -> Sequence[Row]:
+        """Run a heartbeat: before all others, with one connection more than they.  As `write`."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        return await self._run(fetch(query, values), deadline, write=True, urgency=Urgency.HEARTBEAT)
 
     async def ping(self, *, deadline: float) -> None:
-        """Ask the database whether it is there.
+        """Return if the database is there and takes writes.
 
         Args:
             deadline: seconds to wait for its answer.
 
         Raises:
-            StoreUnavailable: it is not, or did not answer in time.
+            NotWritable: it is there, but a standby, read-only, or its disk was full a moment ago.
+            StoreUnavailable: it is not there, or did not answer in time.
         """
-        await self._run(self._slots, _ping, deadline, write=False)
+        await self._run(refuse_read_only, deadline, write=False)
+        self._writability.check()
+
+    async def warm_up(self) -> None:
+        """Open the connections that may be hard to have later: for heartbeats, and to listen.
+
+        Raises:
+            StoreUnavailable: no database, or not as many connections.
+        """
+        await self._run(nothing, DEADLINE, write=False, urgency=Urgency.HEARTBEAT)
+        if not self._spare:
+            with self._connections.traffic.track():
+                self._spare.append(await self._loop.run_aio_coroutine(self.connector.connect()))
+
+    def note_repeat(self, error: StoreUnavailable) -> None:
+        """Take note, for the log, that something of a run is sent again because of *error*."""
+        self._repeated.note(error)
 
     @asynccontextmanager
     async def listen(self) -> AsyncIterator[Notifications]:
@@ -178,80 +179,83 @@ class Pool:
         Raises:
             StoreUnavailable: no database.
         """
-        async with open_notifications(self._loop, self.connector, self) as rings:
-            self._listening.append(rings)
+        spare = self._spare.pop() if self._spare else None
+        traffic = self._connections.traffic
+        async with open_notifications(self._loop, self.connector, traffic, spare) as notifications:
+            self._listening.append(notifications)
             try:
-                yield rings
+                yield notifications
             finally:
-                self._listening.remove(rings)
+                self._listening.remove(notifications)
 
-    async def hear_out(self) -> None:
-        """Return when everybody who listens here has been told of all that was rung before.
-
-        For tests that own time: a ring on its way is in no other count.
-        """
-        for rings in tuple(self._listening):
+    async def flush(self) -> None:
+        """Return when who listens here has all that was notified before; for tests that own time."""
+        for notifications in tuple(self._listening):
             with suppress(StoreUnavailable):  # its reader finds out by itself
-                await rings.hear_out()
-
-    async def _run(self, slots: Slots, work: Work[T], deadline: float, *, write: bool) -> T:
-        """Run *work* in one hop on a slot of *slots*, whatever happens giving the slot back."""
-        expiry = trio.current_time() + deadline
-        with counted(self), translated():
-            with trio.fail_at(expiry):
-                lease = _Lease(await slots.take())
-            try:
-                with trio.fail_at(expiry, shield=write):
-                    self.statements += 1
-                    hop = trio_asyncio.aio_as_trio(self._unit, loop=self._loop)
-                    result: T = await hop(lease, work, once_more=not write)
-                    return result
-            except trio.TooSlowError:
-                lease.drop()  # a backend that hangs would hang the next one, too
-                raise
-            finally:
-                slots.put(lease.connection)
-
-    async def _unit(self, lease: _Lease, work: Work[T], *, once_more: bool) -> T:
-        """The asyncio side of `_run`; *once_more* if the connection turns out to be dead."""
-        used_before = lease.connection is not None
-        connection = await lease.connect(self.connector)
-        try:
-            return await work(connection)
-        except BROKEN:
-            lease.drop()
-            if not (once_more and used_before):
-                raise
-        except asyncio.CancelledError:
-            # Cut between two messages of one statement, the server goes on holding its locks until
-            # the next one comes, and no flag of the connection tells.
-            lease.drop()
-            raise
-        except BaseException:
-            if connection.is_in_transaction():
-                lease.drop()
-            raise
-        return await work(await lease.connect(self.connector))
+                await notifications.flush()
 
     def _close(self) -> None:
-        self._slots.close()
-        self._heartbeat.close()
+        self._connections.close()
+        for connection in self._spare:
+            connection.terminate()
 
+    async def _run(
+        self, work: Work[T], deadline: float, *, write: bool, urgency: Urgency | None = None
+    ) -> T:
+        """Run *work* in one hop on a connection, whatever happens giving that back."""
+        connections, until = self._connections, trio.current_time() + deadline
+        urgency = self._urgency if urgency is None else urgency
+        connections.traffic.in_flight += 1
+        try:
+            held = await connections.check_out(urgency, until, self._place)
+            try:
+                return await self._send(work, held, until, write=write)
+            except BROKEN:
+                if write:
+                    raise
+            # Whatever was as old as that connection is closed by now, so this one is good.
+            held = await connections.check_out(urgency, until, self._place)
+            return await self._send(work, held, until, write=write)
+        except Exception as error:
+            if (translated := translate(error)) is None:
+                raise
+            self._writability.note(translated)
+            raise translated from error
+        finally:
+            connections.traffic.in_flight -= 1
+            if connections.quiet:
+                self._watch.rest()
 
-async def execute(connection: Connection, query: Query, **values: object) -> Sequence[Row]:
-    """Run one statement of a unit of work (asyncio)."""
-    return await connection.fetch(query.sql, *query.arguments(values))
-
-
-def _fetch(query: Query, arguments: Sequence[object]) -> Work[Sequence[Row]]:
-    async def fetch(connection: Connection) -> Sequence[Row]:
-        return await connection.fetch(query.sql, *arguments)
-
-    return fetch
-
-
-async def _ping(connection: Connection) -> None:
-    await connection.execute("select 1")
+    async def _send(self, work: Work[T], held: PooledConnection, until: float, *, write: bool) -> T:
+        """Run *work* on *held*, and give that back in the state it is then in."""
+        connections = self._connections
+        connections.traffic.statements += 1
+        held.sent_at = held.silent_since = time.monotonic()
+        self._watch.begin()
+        until = min(until, trio.current_time() + STATEMENT_DEADLINE)
+        try:
+            with trio.CancelScope(deadline=until, shield=write) as scope:
+                answer: T = await connections.loop.run_aio_coroutine(work(held.connection))
+        except BROKEN:
+            connections.convict(held.sent_at)
+            connections.drop(held)
+            raise
+        except Exception:  # the server has answered
+            connections.check_in(held)
+            raise
+        except BaseException:
+            # Cut between two messages of one statement, the server goes on holding its locks until the
+            # next one comes, and no flag of the connection tells: it cannot be used again.
+            connections.dismiss(held)
+            raise
+        if scope.cancelled_caught:
+            connections.convict(held.sent_at)
+            connections.dismiss(held)
+            raise trio.TooSlowError
+        connections.check_in(held)
+        if write and answer:
+            self._writability.written()
+        return answer
 
 
 @asynccontextmanager
@@ -266,27 +270,27 @@ async def open_pool(
 
     Args:
         dsn: ``postgresql://…``.
-        size: connections for work; one more is kept for heartbeats, and one for each `listen`.
+        size: connections for work; one more is for heartbeats, and one for each `listen`.
         lease_ttl: seconds; statements and locks give up well before a lease could lapse.
         now: the time that lease statements are told, for tests that own time.
+
+    Raises:
+        ConfigError: *dsn* cannot be used.
     """
+    connector = Connector.to(dsn, lease_ttl)
+    reserved = min(_RESERVED, size // 5)
     failure: Exception | None = None
-    async with trio_asyncio.open_loop() as loop:
-        loop.set_exception_handler(note_stray)
-        pool = Pool(Connector.to(dsn, lease_ttl), now, loop, Slots(size))
+    async with open_loop() as loop, trio.open_nursery() as nursery:
+        connections = Connections(connector, size, reserved, loop, nursery)
+        watch = SilenceWatch(connections)
+        nursery.start_soon(watch.run, name="silence watch")
+        pool = Pool(now, connections, watch)
         try:
             yield pool
-        except Exception as error:  # noqa: BLE001  # raised again below: the loop would wrap it in groups
+        except Exception as error:  # noqa: BLE001  # raised again below: the nurseries would wrap it
             failure = error
         finally:
             pool._close()  # noqa: SLF001  # our own, in this module
-            await _let_connections_end()
+            nursery.cancel_scope.cancel()
     if failure is not None:
         raise failure
-
-
-async def _let_connections_end() -> None:
-    """Let asyncio see its closed transports off, so that none is reported as leaked."""
-    with trio.CancelScope(shield=True):
-        for _ in range(3):
-            await trio.lowlevel.checkpoint()

@@ -11,15 +11,15 @@ import secrets
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
-import asyncpg
 import attrs
 
 from hango.codec import clean_text, dump_json
 from hango.db.connections import Connection
-from hango.db.pool import Pool, execute
+from hango.db.pool import Pool
 from hango.db.queries import QUERIES
+from hango.db.units import execute
 from hango.domain import ApiKey, AuditEvent, JsonObject, Role, Tenant, User, UserStatus, new_id
-from hango.errors import AlreadyExists, LastOwner, NotFound
+from hango.errors import AlreadyExists, LastOwner, NotFound, UniqueViolation
 from hango.store import rows
 
 INSERT_TENANT = QUERIES["insert_tenant"]
@@ -96,7 +96,7 @@ class Accounts:
             created = await self._pool.write(
                 INSERT_TENANT, tenant_id=new_id(), slug=slug, name=clean_text(name), audit_id=new_id()
             )
-        except asyncpg.UniqueViolationError:
+        except UniqueViolation:
             raise AlreadyExists(f"there is a tenant {slug!r} already") from None
         return rows.tenant(created[0])
 
@@ -127,7 +127,7 @@ class Accounts:
                 actor_id=actor,
                 audit_id=new_id(),
             )
-        except asyncpg.UniqueViolationError:
+        except UniqueViolation:
             raise AlreadyExists(f"there is a user {email!r} already") from None
         return rows.user(created[0])
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import UUID
 
-import asyncpg
 import attrs
 
 from hango.codec import clean_text
 from hango.db.connections import Connection
-from hango.db.pool import Pool, execute
+from hango.db.pool import Pool
 from hango.db.queries import QUERIES, Query
+from hango.db.units import execute
 from hango.domain import AgentDefinition, Gate, Limits, new_id
-from hango.errors import AlreadyExists, NotFound
+from hango.errors import AlreadyExists, NotFound, UniqueViolation
 from hango.store import rows
 from hango.store.pages import MAX_PAGE_BYTES, Page
 
@@ -153,6 +153,6 @@ async def _store(  # what two statements take
             actor_id=actor,
             audit_id=new_id(),
         )
-    except asyncpg.UniqueViolationError:
+    except UniqueViolation:
         raise AlreadyExists(f"there is an agent {agent.slug!r} already") from None
     return rows.agent(stored[0])

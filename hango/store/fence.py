@@ -13,15 +13,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 from uuid import UUID
 
-import asyncpg
 import attrs
 import trio
 
 from hango.backoff import Backoff
-from hango.db.pool import WRITE_DEADLINE, Pool
+from hango.db.pool import DEADLINE, Pool
 from hango.db.queries import QUERIES, Query, Row
 from hango.domain import Run, RunState
-from hango.errors import NotFound, StateConflict, StoreUnavailable
+from hango.errors import NotFound, StateConflict, StoreUnavailable, UniqueViolation
 from hango.store.lease import Lease
 from hango.telemetry import metrics, names
 
@@ -86,13 +85,13 @@ class Fence:
             StateConflict: the fence did not hold; nothing was changed.
             StoreUnavailable: the database stayed away until the deadline.
         """
-        fenced = self._fenced(query, message_id) | values
+        fenced, pool = self._fenced(query, message_id) | values, self._pool.keeping_place()
 
         async def attempt() -> tuple[Sequence[Row], Row]:
-            answer = await self._try(query, fenced)
+            answer = await self._try(pool, query, fenced)
             if answer:
                 return answer, answer[0]
-            status = await self._run_status(message_id)
+            status = await self._run_status(pool, message_id)
             if already_applied(status):
                 return (), status
             raise self._rejected(write)
@@ -120,24 +119,25 @@ class Fence:
         while True:
             try:
                 return await attempt()
-            except StoreUnavailable:
+            except StoreUnavailable as error:
                 if not self.lease.left:  # a heartbeat may have moved the deadline meanwhile
                     raise
+                self._pool.note_repeat(error)
             await trio.sleep(min(backoff.pause(), self.lease.left))
 
-    async def _try(self, query: Query, values: dict[str, object]) -> Sequence[Row]:
+    async def _try(self, pool: Pool, query: Query, values: dict[str, object]) -> Sequence[Row]:
         if self.lease.lost:
             raise StateConflict("the run is no longer this claim's")
-        patience = min(self.lease.left, WRITE_DEADLINE)
+        patience = min(self.lease.left, DEADLINE)
         if patience <= 0:
             raise StoreUnavailable("the lease has run out")
         try:
-            return await self._pool.write(query, deadline=patience, **values)
-        except asyncpg.UniqueViolationError:
+            return await pool.write(query, deadline=patience, **values)
+        except UniqueViolation:
             return ()  # the message is there: by us, or by who owns the run now; the status tells which
 
-    async def _run_status(self, message_id: UUID | None) -> Row:
-        status = await self._pool.one(READ_RUN_STATUS, run_id=self._run_id, message_id=message_id)
+    async def _run_status(self, pool: Pool, message_id: UUID | None) -> Row:
+        status = await pool.one(READ_RUN_STATUS, run_id=self._run_id, message_id=message_id)
         if status is None:
             raise NotFound("the run is gone")
         return status

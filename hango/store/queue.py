@@ -10,13 +10,12 @@ from collections.abc import Iterable
 from datetime import timedelta
 from uuid import UUID
 
-import asyncpg
 import attrs
 import trio
 
 from hango.db.pool import Pool
 from hango.db.queries import QUERIES, Row
-from hango.errors import StoreUnavailable
+from hango.errors import NotSent, StoreUnavailable, UniqueViolation
 from hango.store import rows
 from hango.store.claims import Claim, ClaimKey
 from hango.store.lease import MARGIN
@@ -31,7 +30,7 @@ RECLAIM_LAPSED_RUNS = QUERIES["reclaim_lapsed_runs"]
 
 _SWEEP_PAGE = 100  # rows locked at once
 # Seconds after which a claim that was asked for is made or never will be: it is sent within
-# WRITE_DEADLINE, and the server gives up on a lock within the 20 s of `hango.db.connections`.
+# 20 s (`hango.db.pool.DEADLINE`), and the server gives up within 8 s (`hango.db.connections`).
 _IN_DOUBT = 30.0
 
 
@@ -66,6 +65,10 @@ class Renewal:
     cancelled: frozenset[ClaimKey]
 
 
+def _for_executors(pool: Pool) -> Pool:
+    return pool.for_executors()
+
+
 @attrs.define
 class RunQueue:
     """The queue, for one process.
@@ -77,7 +80,7 @@ class RunQueue:
         only: the one session to serve; None for all.
     """
 
-    _pool: Pool
+    _pool: Pool = attrs.field(converter=_for_executors)
     owner_id: UUID
     lease_ttl: float
     max_reclaims: int
@@ -115,11 +118,13 @@ class RunQueue:
                 lease_ttl=timedelta(seconds=self.lease_ttl),
                 now=self._pool.now(),
             )
-        except asyncpg.UniqueViolationError:
+        except UniqueViolation:
             _count_claim("lost")
             return None
+        except NotSent:  # so there is no claim to look for
+            raise
         except StoreUnavailable:
-            self._unconfirmed[session_id] = asked_at + _IN_DOUBT
+            self._unconfirmed[session_id] = asked_at
             raise
         return self._claimed(answer[0], asked_at) if answer else None
 
@@ -139,11 +144,16 @@ class RunQueue:
 
     async def _release_unconfirmed(self, session_id: UUID) -> None:
         """Give back what was claimed; look again, later, for a claim that may still be on its way."""
-        if (until := self._unconfirmed.get(session_id)) is None:
+        if (asked_at := self._unconfirmed.get(session_id)) is None:
             return
-        over = trio.current_time() >= until
+        age = trio.current_time() - asked_at
         for claim in await self._pool.rows(
-            FIND_UNCONFIRMED_CLAIMS, session_id=session_id, owner_id=self.owner_id
+            FIND_UNCONFIRMED_CLAIMS,
+            session_id=session_id,
+            owner_id=self.owner_id,
+            # A claim made since has a whole lease; one that was lost before has next to nothing.
+            least_left=timedelta(seconds=max(self.lease_ttl / 2 - age, 0)),
+            now=self._pool.now(),
         ):
             await self._pool.write(
                 RELEASE_UNCONFIRMED_CLAIM,
@@ -152,7 +162,7 @@ class RunQueue:
                 owner_id=self.owner_id,
                 now=self._pool.now(),
             )
-        if over:
+        if age >= _IN_DOUBT:
             del self._unconfirmed[session_id]
 
     def _claimed(self, answer: Row, asked_at: float) -> Claim | None:
@@ -176,7 +186,7 @@ class RunQueue:
         """
         keys = [claim.key for claim in claims]
         asked_at = trio.current_time()
-        answer = await self._pool.beat(
+        answer = await self._pool.heartbeat_write(
             RENEW_LEASES,
             deadline=self.lease_ttl * MARGIN,
             run_ids=[run_id for run_id, _ in keys],

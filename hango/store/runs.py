@@ -14,8 +14,9 @@ import attrs
 
 from hango.codec import blocks_to_json, dump_json
 from hango.db.connections import Connection
-from hango.db.pool import Pool, execute
+from hango.db.pool import Pool
 from hango.db.queries import QUERIES, Row
+from hango.db.units import execute
 from hango.domain import Block, Run, RunState, Scope, new_id, time_of_id
 from hango.errors import KeyReused, NotFound, SessionQueueFull
 from hango.store import rows

@@ -10,8 +10,9 @@ import trio
 
 from hango.codec import blocks_to_json, clean_text, dump_json
 from hango.db.connections import Connection
-from hango.db.pool import Pool, execute
+from hango.db.pool import Pool
 from hango.db.queries import QUERIES
+from hango.db.units import execute
 from hango.domain import Block, Message, MessageRole, Scope, Session, ToolUseBlock, new_id
 from hango.errors import NotFound, SessionBusy
 from hango.store import rows

@@ -195,7 +195,7 @@ async def settle(pools: Collection[Pool], others: Callable[[], Iterable[str]] = 
     heard = -1
     while heard != (sent := sum(pool.statements for pool in pools)):
         for pool in pools:
-            await pool.hear_out()
+            await pool.flush()
         heard = sent
         await _rest(pools, others)
 

@@ -61,10 +61,12 @@ select head.due, claimed.*
 
 -- name: find_unconfirmed_claims
 -- What this process claimed in a statement whose answer it never got: it has no actor, and nothing has
--- been done for it.  Only for a session of which this process executes nothing.
+-- been done for it.  Only for a session of which this process executes nothing.  A run whose lease it let
+-- lapse is the sweep's, which counts it.
 select id, claim_epoch
   from runs
- where session_id = $session_id and state = 'running' and owner_id = $owner_id;
+ where session_id = $session_id and state = 'running' and owner_id = $owner_id
+   and lease_expires_at > coalesce($now::timestamptz, now()) + $least_left::interval;
 
 -- name: release_unconfirmed_claim
 -- Give such a claim back.  By its epoch: this statement, too, may reach the database long after it was

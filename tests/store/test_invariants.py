@@ -13,8 +13,9 @@ import pytest
 import trio
 
 from hango.db.connections import Connection
-from hango.db.pool import Pool, execute, open_pool
+from hango.db.pool import Pool, open_pool
 from hango.db.queries import QUERIES
+from hango.db.units import execute
 from hango.domain import Effects, Limits, Role, Run, RunState, StopReason, TextBlock, UserStatus
 from hango.store.invariants import CHECKS, Violation, check
 from hango.testing import FakeProvider, answer, broken, call, failing, hanging, text

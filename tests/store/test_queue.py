@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -410,17 +412,43 @@ async def test_a_claim_that_is_made_after_it_was_given_up_is_given_back(
     run = await world.run(session)
     write = Pool.write
 
-    async def impatient(pool: Pool, query: Query, **values: object) -> Sequence[Row]:
-        monkeypatch.setattr(Pool, "write", write)
-        return await write(pool, query, **{**values, "deadline": 0.1})  # type: ignore[arg-type]  # as above
-
     async with trio.open_nursery() as nursery, row_held(world.pool, "runs", run.id):
-        monkeypatch.setattr(Pool, "write", impatient)
+
+        async def give_up(pool: Pool, query: Query, **values: object) -> Sequence[Row]:
+            monkeypatch.setattr(Pool, "write", write)
+            nursery.start_soon(partial(write, pool, query, **values))  # type: ignore[arg-type]
+            raise StoreUnavailable("given up, and the cancel did not get through")
+
+        monkeypatch.setattr(Pool, "write", give_up)
         with pytest.raises(StoreUnavailable):
             await queue.claim_next(session.id)
         nursery.start_soon(queue.claim_next, session.id)  # behind the first, so it gets nothing
         await until_waiting(world.pool, 2)
     assert (await claim(queue, session)).run.claim_epoch == 2
+
+
+@pytest.mark.rule(5)
+@pytest.mark.parametrize("left", [timedelta(0), timedelta(seconds=8)])
+async def test_a_run_that_was_lost_is_not_taken_for_a_claim_without_an_answer(
+    world: SeededTenant, monkeypatch: pytest.MonkeyPatch, left: timedelta
+) -> None:
+    """R-F4: its lease lapses, and the sweep counts that; so also in the last tenth of the lease."""
+    session, queue = await world.session(), world.queue()
+    run = await world.run(session)
+    await claim(queue, session)
+    await sql(world.pool, "update runs set lease_expires_at = now() + $1", left)
+    write = Pool.write
+
+    async def lose(pool: Pool, query: Query, **values: object) -> Sequence[Row]:
+        monkeypatch.setattr(Pool, "write", write)
+        await write(pool, query, **values)  # type: ignore[arg-type]  # handed through
+        raise StoreUnavailable("the answer was lost")
+
+    monkeypatch.setattr(Pool, "write", lose)
+    with pytest.raises(StoreUnavailable):
+        await queue.claim_next(session.id)
+    assert await queue.claim_next(session.id) is None
+    assert (await world.reload(run)).state is RunState.RUNNING
 
 
 @pytest.mark.rule(5)
@@ -512,14 +540,14 @@ async def test_a_running_run_holds_back_also_those_before_it(world: SeededTenant
 
 
 @pytest.mark.rule(4)
-@pytest.mark.parametrize("asked_by", ["write", "beat"])
+@pytest.mark.parametrize("asked_by", ["write", "heartbeat_write"])
 async def test_a_deadline_counts_from_before_it_was_asked_for(
     world: SeededTenant, monkeypatch: pytest.MonkeyPatch, asked_by: str
 ) -> None:
     """However long the answer took: what the database granted is at least that."""
     session, queue = await world.session(), world.queue()
     await world.run(session)
-    if asked_by == "beat":
+    if asked_by == "heartbeat_write":
         mine = await claim(queue, session)
     ask, slow = getattr(Pool, asked_by), 0.5
 

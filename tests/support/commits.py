@@ -12,8 +12,8 @@ from typing import Literal, Protocol, TypeAlias
 import attrs
 import pytest
 
-from hango.db.connections import Connection
-from hango.db.pool import WRITE_DEADLINE, Pool
+from hango.db.connections import Connection, Urgency
+from hango.db.pool import DEADLINE, Pool
 from hango.db.queries import Query, Row
 from hango.errors import StoreUnavailable
 
@@ -123,27 +123,27 @@ class Sender(Protocol):
 
 def intercept_writes(patch: pytest.MonkeyPatch, pool: Pool, send: Sender) -> None:
     """Have *send* send all that is written over *pool*, heartbeats included."""
-    write, beat = Pool.write, Pool.beat
+    write, beat = Pool.write, Pool.heartbeat_write
 
     async def own_write(
-        asked: Pool, query: Query, *, deadline: float = WRITE_DEADLINE, **values: object
+        asked: Pool, query: Query, *, deadline: float = DEADLINE, **values: object
     ) -> Rows:
-        if asked is not pool:
+        if asked._connections is not pool._connections:
             return await write(asked, query, deadline=deadline, **values)
 
         async def hop(work: Work) -> Rows:
-            return await pool.unit(work, deadline=deadline)
+            return await asked.unit(work, deadline=deadline)
 
         return await send(Statement(query, query.arguments(values)), hop)
 
     async def own_beat(asked: Pool, query: Query, *, deadline: float, **values: object) -> Rows:
-        if asked is not pool:
+        if asked._connections is not pool._connections:
             return await beat(asked, query, deadline=deadline, **values)
 
         async def hop(work: Work) -> Rows:
-            return await pool._run(pool._heartbeat, work, deadline, write=True)
+            return await asked._run(work, deadline, write=True, urgency=Urgency.HEARTBEAT)
 
         return await send(Statement(query, query.arguments(values)), hop)
 
     patch.setattr(Pool, "write", own_write)
-    patch.setattr(Pool, "beat", own_beat)
+    patch.setattr(Pool, "heartbeat_write", own_beat)

@@ -10,8 +10,9 @@ import pytest
 import trio
 import trio.testing
 
-from hango.db.pool import Pool, Work
+from hango.db.pool import Pool
 from hango.db.queries import Query, Row
+from hango.db.units import Work
 from hango.domain import Block, RunState
 from hango.testing import FakeProvider, call, text
 from hango.testing.plugin import SeededTenant
