@@ -5,6 +5,11 @@ They are created if missing, so they are the same every time, also if two comman
 
 from __future__ import annotations
 
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
 import attrs
 
 from hango.config import Settings
@@ -16,6 +21,7 @@ from hango.store.agents import NewAgent
 
 TENANT = "default"
 OWNER = "owner@localhost"
+_KEY_FILE = "dev.key"  # in the data folder
 
 # The model if OPENAI_MODEL is not set; the demo ignores it, but an agent needs one.
 _MODELS = {"openai": "gpt-4.1-mini"}
@@ -88,3 +94,36 @@ def _checked_model(name: str) -> str:
         return check_name(name)
     except ValueError as error:
         raise ConfigError((f"OPENAI_MODEL: {error}",)) from None
+
+
+async def open_key(stores: Stores, home: DefaultTenant, folder: Path) -> str:
+    """Return the text of the owner's key that is kept in *folder*; a new one if it is not valid.
+
+    The file is private to this user: the database has only the hash of a key.
+    """
+    file = folder / _KEY_FILE
+    kept = _read_private(file)
+    use = await stores.accounts.authenticate(kept) if kept else None
+    if use is not None and not use.refusal and use.user.id == home.owner.id:
+        return kept
+    made = await stores.accounts.create_key(home.tenant.id, home.owner.id, actor=home.owner.id)
+    with suppress(OSError):  # then the next start makes another one
+        _write_private(file, made.key)
+    return made.key
+
+
+def _write_private(file: Path, text: str) -> None:
+    file.unlink(missing_ok=True)
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as stream:  # noqa: PTH123 - a descriptor
+        stream.write(text)
+
+
+def _read_private(file: Path) -> str:
+    """Return what is in *file*; empty if it is not there, or not a file that only this user reads."""
+    try:
+        found = file.lstat()
+        private = stat.S_ISREG(found.st_mode) and not found.st_mode & 0o077
+        return file.read_text("utf-8") if private and found.st_uid == os.geteuid() else ""
+    except (OSError, UnicodeError):
+        return ""

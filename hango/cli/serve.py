@@ -12,7 +12,7 @@ import trio
 
 from hango import app
 from hango.cli.common_options import start
-from hango.cli.default_tenant import open_agent, open_default_tenant
+from hango.cli.default_tenant import open_agent, open_default_tenant, open_key
 from hango.config import LogLevel, ProcessRole, Settings
 from hango.plugins import Plugins
 from hango.store import Stores
@@ -49,8 +49,8 @@ def serve(bind: str | None) -> None:
 def dev(bind: str | None) -> None:
     """Serve with the embedded Postgres, and print an API key and a request to try.
 
-    Like `hango serve` with HANGO_ROLE=all; HANGO_DATABASE_URL is ignored.  The key is a new one at
-    each start; it belongs to the owner of the tenant `default`, which `hango run` uses, too.
+    Like `hango serve` with HANGO_ROLE=all; HANGO_DATABASE_URL is ignored.  The key belongs to the
+    owner of the tenant `default`, which `hango run` uses, too; it is kept in HANGO_DATA_DIR.
     """
     settings = start(LogLevel.INFO, {"HANGO_BIND": bind})
     settings = attrs.evolve(settings, database_url=None, role=ProcessRole.ALL)
@@ -73,7 +73,7 @@ async def _welcome(settings: Settings, stores: Stores, url: str) -> None:
     home = await open_default_tenant(stores)
     agent = await open_agent(stores, home, settings)
     session = await stores.sessions.create(home.scope, agent.id, "hango dev")
-    key = (await stores.accounts.create_key(home.tenant.id, home.owner.id, actor=home.owner.id)).key
+    key = await open_key(stores, home, settings.data_dir)
     path = f"/v1/sessions/{session.id}"
     ask = _curl(url, f"{path}/runs", key, json.dumps({"input": _PROMPT}))
     click.echo(f"key {key}")

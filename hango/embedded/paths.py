@@ -24,7 +24,7 @@ PORT = 5432  # names the socket; nothing listens on the network
 _MAX_SOCKET_PATH = 103
 _PLAIN = re.compile(r"[A-Za-z0-9/._-]+", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_OURS = re.compile(r"postgres(\.(log|log\.old|partial-.*))?|socket|(control|users)\.lock")
+_OURS = re.compile(r"postgres(\.(log|log\.old|partial-.*))?|socket|(control|turn|users)\.lock|dev\.key")
 
 
 @attrs.frozen

@@ -259,6 +259,28 @@ async def test_dev_prints_calls_that_work_when_pasted(embedded: tuple[Path, str]
     assert "Europe/Berlin" in answer
 
 
+async def test_dev_keeps_its_key_for_as_long_as_it_is_valid(embedded: tuple[Path, str]) -> None:
+    """S-L13: starts leave no keys behind; one that is revoked, or readable by others, is replaced."""
+    folder, dsn = embedded
+
+    async def key() -> str:
+        async with started("dev", "--bind", "127.0.0.1:0", HANGO_DATA_DIR=str(folder)) as dev:
+            line = await dev.line("key ")
+            dev.signal(signal.SIGTERM)
+            assert await dev.ended() == 0
+        return line
+
+    async with open_pool(dsn) as pool:
+        first = await key()
+        assert await key() == first
+        await sql(pool, "update api_keys set revoked_at = now()")
+        second = await key()
+        assert second != first
+        (folder / "dev.key").chmod(0o644)
+        assert await key() not in (first, second)
+        assert len(await sql(pool, "select from api_keys where revoked_at is null")) == 2
+
+
 async def test_dev_on_a_socket_prints_calls_that_work_too(embedded: tuple[Path, str]) -> None:
     """Told of the socket, curl needs a plain host to say."""
     socket = embedded[0] / "http.sock"
