@@ -19,9 +19,7 @@ BANNED = re.compile(
     | (?<!there\ ) \b is\ no\b(?!\ longer) | \b a\ (?=[aeio]\w) (?!one\b | once\b)
     """
 )
-# files that are being rewritten
-LATER = ("actors/leases.py", "actors/listener.py", "actors/session.py")
-TEXTS = [text for text in all_texts() if text.place not in LATER]
+TEXTS = all_texts()
 
 
 @pytest.mark.parametrize("kind", ["API document", "API error", "command line", "error", "help", "log"])

@@ -147,7 +147,7 @@ def _unknown(given: Mapping[str, str]) -> Iterator[str]:
     for name in given:
         if name not in UNDERSTOOD and name not in LEFT_OUT:
             instead = INSTEAD.get(name, "leave it out")
-            yield f"{name[:60]!r} is no parameter of a PostgreSQL URL: {instead}"
+            yield f"{name[:60]!r} is not a parameter of a PostgreSQL URL: {instead}"
 
 
 def _left_out(given: Mapping[str, str]) -> Iterator[str]:
@@ -259,5 +259,5 @@ class _Reader:
         text = self._text(name, str(default))
         if re.fullmatch(r"-?[0-9]{1,9}", text):
             return max(int(text), 0)
-        self.problems.append(f"{name}: {text[:60]!r} is no whole number")
+        self.problems.append(f"{name}: {text[:60]!r} is not a whole number")
         return default

@@ -24,7 +24,7 @@ def check_files(tls: Mapping[str, str]) -> Iterator[str]:
     if mode == "disable":
         return
     if root == SYSTEM and mode != "verify-full":
-        yield "sslrootcert=system needs sslmode=verify-full: anybody can get a certificate of some name"
+        yield "sslrootcert=system needs sslmode=verify-full: any host can get some certificate"
     if mode in _VERIFY and not root and not (default_folder() / "root.crt").is_file():
         yield (
             f"sslmode={mode} needs to know who signed the server's certificate: give sslrootcert="
