@@ -22,6 +22,7 @@ from hango.store.lease import MARGIN
 from hango.telemetry import metrics, names
 
 LIST_CLAIMABLE_HEADS = QUERIES["list_claimable_heads"]
+FIND_CLAIMABLE_HEAD = QUERIES["find_claimable_head"]
 CLAIM_NEXT_RUN = QUERIES["claim_next_run"]
 FIND_UNCONFIRMED_CLAIMS = QUERIES["find_unconfirmed_claims"]
 RELEASE_UNCONFIRMED_CLAIM = QUERIES["release_unconfirmed_claim"]
@@ -88,10 +89,12 @@ class RunQueue:
     _unconfirmed: dict[UUID, float] = attrs.field(factory=dict, init=False)  # until when (trio clock)
 
     async def poll(self, limit: int) -> PollResult:
-        """List up to *limit* sessions whose head may be claimed now."""
-        found = await self._pool.rows(
-            LIST_CLAIMABLE_HEADS, now=self._pool.now(), limit=limit, only=self.only
-        )
+        """List up to *limit* sessions whose head may be claimed now; of one session if it is `only`."""
+        now = self._pool.now()
+        if self.only is None:
+            found = await self._pool.rows(LIST_CLAIMABLE_HEADS, now=now, limit=limit)
+        else:
+            found = await self._pool.rows(FIND_CLAIMABLE_HEAD, now=now, session_id=self.only)
         heads = tuple(
             (row["tenant_id"], row["session_id"]) for row in found if row["session_id"] is not None
         )

@@ -1,36 +1,85 @@
 -- Runs as the workers see them: the queue, the lease, the sweep.
 -- Statements on leases are single statements, since now() is the start of the transaction.
 
+-- part: next_head
+-- The tenant's oldest head that is due, after the run "last".  No more than 20000 queued runs are read for
+-- it, however many wait behind heads that are running or backed off: what lies beyond is found once these
+-- have moved on, and is notified meanwhile.  A running run is the first of its line, so "ahead" finds it, too.
+select id, session_id
+  from (select id, session_id, session_seq, not_before
+          from runs
+         where runs.tenant_id = last.tenant_id and state = 'queued' and runs.id > last.id
+         order by id
+         limit 20000) as oldest
+ where coalesce(not_before <= coalesce($now::timestamptz, now()), true)
+   and not exists (select from runs as ahead
+                    where ahead.session_id = oldest.session_id
+                      and ahead.state in ('queued', 'running')
+                      and ahead.session_seq < oldest.session_seq)
+ order by id
+ limit 1;
+
 -- name: list_claimable_heads
 -- The heads of lines that may be claimed now: oldest first within a tenant, tenants taking turns.
 -- Also tells, on every row and on a row of its own if there is no head, when the next head is due.
--- Of all sessions, or only of one.
-with heads as (
-    select distinct on (session_id) id, tenant_id, session_id, state, not_before
-      from runs
-     where state in ('queued', 'running')
-       and ($only::uuid is null or session_id = $only)
-     order by session_id, state = 'queued', session_seq
-), waiting as (
-    select *, coalesce(not_before <= coalesce($now::timestamptz, now()), true) as due
-      from heads
-     where state = 'queued'
-), due as (
-    select tenant_id, session_id, id,
-           row_number() over (partition by tenant_id order by id) as turn
-      from waiting
-     where due
-     order by turn, id
+-- Reads heads one by one, a turn of all tenants at a time, and stops at $limit: what else waits, and what
+-- has ended, costs nothing.
+with recursive tenants as (
+    -- a loose index scan: each step finds the next tenant with a queued run
+    (select tenant_id, '00000000-0000-0000-0000-000000000000'::uuid as id
+       from runs
+      where state = 'queued'
+      order by tenant_id
+      limit 1)
+    union all
+    select following.tenant_id, tenants.id
+      from tenants,
+           lateral (select runs.tenant_id
+                      from runs
+                     where state = 'queued' and runs.tenant_id > tenants.tenant_id
+                     order by runs.tenant_id
+                     limit 1) as following
+), first as materialized (
+    select last.tenant_id, head.id, head.session_id
+      from tenants as last,
+           lateral ({next_head}) as head
+     order by head.id
      limit $limit
+), turns as (
+    select *, 1 as turn from first
+    union all
+    select last.tenant_id, head.id, head.session_id, turn + 1
+      from turns as last,
+           lateral ({next_head}) as head
+), due as materialized (
+    select * from turns limit $limit
 ), next as (
     select extract(epoch from min(not_before) - coalesce($now::timestamptz, now()))::float8 as next_due_in
-      from waiting
-     where not due
+      from runs
+     where state = 'queued' and not_before > coalesce($now::timestamptz, now())
 )
 select due.tenant_id, due.session_id, next.next_due_in
   from next
   left join due on true
  order by due.turn, due.id;
+
+-- name: find_claimable_head
+-- The head of one session's line, as list_claimable_heads has it for all.
+with head as (
+    select tenant_id, session_id, state, not_before,
+           coalesce(not_before <= coalesce($now::timestamptz, now()), true) as due
+      from runs
+     where session_id = $session_id and state in ('queued', 'running')
+     order by state = 'queued', session_seq
+     limit 1
+), next as (
+    select extract(epoch from min(not_before) - coalesce($now::timestamptz, now()))::float8 as next_due_in
+      from head
+     where state = 'queued' and not due
+)
+select head.tenant_id, head.session_id, next.next_due_in
+  from next
+  left join head on state = 'queued' and due;
 
 -- name: claim_next_run
 -- Claim the head of one session's line.  Every claimer aims at the same row, a running one first; the

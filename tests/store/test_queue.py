@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 from uuid import UUID
 
+import attrs
 import pytest
 import trio
 
@@ -25,7 +27,7 @@ from hango.domain import (
 )
 from hango.errors import StoreUnavailable
 from hango.store.claims import Claim
-from hango.store.queue import RunQueue
+from hango.store.queue import PollResult, RunQueue
 from hango.telemetry import names
 from hango.testing.plugin import SeededTenant, make_seeded_tenant, sql
 
@@ -149,6 +151,68 @@ async def test_a_look_lists_heads_oldest_first_and_tenants_in_turn(pool: Pool) -
         (one.tenant.id, a[0]),
         (two.tenant.id, b[0]),
     )
+
+
+# What may be claimed, told without a thought for cost.
+_HEADS = """
+select tenant_id, session_id, id
+  from runs
+ where state = 'queued' and coalesce(not_before <= now(), true)
+   and not exists (select from runs as ahead
+                    where ahead.session_id = runs.session_id and ahead.state in ('queued', 'running')
+                      and ahead.session_seq < runs.session_seq)
+ order by id
+"""
+
+
+@pytest.mark.rule(6)
+async def test_a_poll_lists_what_may_be_claimed_whatever_the_queue_looks_like(pool: Pool) -> None:
+    """Lines of any length with heads running, ended, backed off, due again or cancelled; any limit."""
+    chance, worlds = random.Random(6), [await make_seeded_tenant(pool, name) for name in "abcd"]  # noqa: S311 - test data
+    for world in worlds:
+        for _ in range(chance.randrange(12)):
+            session = await world.session()
+            for _ in range(chance.randrange(4)):
+                await world.run(session)
+    await sql(pool, "update runs set not_before = now() + (random() - 0.5) * interval '1 hour'"
+                    " where session_seq = 1 and random() < 0.4")  # fmt: skip
+    await sql(pool, "update runs set state = 'running', owner_id = id, lease_expires_at = now(),"
+                    " not_before = null where session_seq = 1 and random() < 0.2")  # fmt: skip
+    await sql(pool, "update runs set state = 'cancelled', finished_at = now()"
+                    " where state = 'queued' and random() < 0.2")  # fmt: skip
+    lines: dict[UUID, list[Row]] = {}
+    for row in await sql(pool, _HEADS):
+        lines.setdefault(row["tenant_id"], []).append(row)
+    heads = [(turn, row["id"], row) for line in lines.values() for turn, row in enumerate(line)]
+    expected = tuple((row["tenant_id"], row["session_id"]) for _, _, row in sorted(heads))
+    assert expected
+    for limit in (1, 3, len(expected), 100):
+        # of the last turn, those go on whose tenants began with the oldest
+        found = (await worlds[0].queue().poll(limit)).heads
+        assert len(found) == min(limit, len(expected))
+        assert set(found) <= set(expected)
+        assert limit < len(expected) or found == expected
+
+
+@pytest.mark.rule(6)
+@pytest.mark.parametrize(("not_before", "claimable"), [("now()", True), ("now() + '1 hour'", False)])
+async def test_a_poll_for_one_session_sees_only_its_head(
+    world: SeededTenant, not_before: str, *, claimable: bool
+) -> None:
+    """As `hango run` polls: others' heads are neither listed nor waited for."""
+    session, other = await world.session(), await world.session()
+    for _ in range(2):
+        await world.run(other)
+        await world.run(session)
+    back_off = f"update runs set not_before = {not_before} where session_seq = 1 and session_id = $1"  # noqa: S608 - test data
+    await sql(world.pool, back_off, session.id)
+    queue = attrs.evolve(world.queue(), only=session.id)
+    polled = await queue.poll(10)
+    assert polled.heads == (((world.tenant.id, session.id),) if claimable else ())
+    assert polled.next_due_in == (None if claimable else pytest.approx(3600, abs=60))
+    await sql(world.pool, "update runs set not_before = null")
+    await claim(queue, session)
+    assert await queue.poll(10) == PollResult((), None)
 
 
 @pytest.mark.rule(4)
