@@ -2,8 +2,8 @@
 
 Rule: each stream has a client of its own.  `open_stream` makes it, sends one request and closes both,
 so there is no pool, no connection outlives its turn, and a provider needs no opening and closing.  The
-cost is a TLS handshake for each turn; the certificates are read once.  Proxies, netrc and certificate
-files of the environment are used: how models are reached is the operator's choice.
+cost is a TLS handshake for each turn; the certificates are read once.  Proxies and certificate files of
+the environment are used: how models are reached is the operator's choice.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class HttpRequest:
 
     provider: str
     url: httpx.URL
-    headers: Mapping[str, str]
-    body: bytes
+    headers: Mapping[str, str] = attrs.field(repr=False)  # the key is in them
+    body: bytes = attrs.field(repr=False)
     silence: float
     secret: str = attrs.field(default="", repr=False)
     key_name: str = ""

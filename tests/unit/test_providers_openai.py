@@ -75,6 +75,7 @@ def test_a_key_no_header_can_carry_is_refused_without_quoting_it(key: str) -> No
     assert key not in str(caught.value)
     assert KEY not in repr(OpenAIProvider("http://u:secret@h", KEY))
     assert "secret" not in repr(OpenAIProvider("http://u:secret@h", KEY))
+    assert KEY not in repr(OpenAIProvider(api_key=KEY)._call(REQUEST))
 
 
 async def test_the_key_goes_into_its_header() -> None:
