@@ -36,7 +36,8 @@ from hango.domain import (
     UserStatus,
 )
 from hango.domain.defaults import STREAM_RETRIES
-from hango.store.claims import Claim, SessionTranscript
+from hango.store.claims import Claim
+from hango.store.transcript import SessionTranscript
 from hango.tools import Registry, ToolSet
 
 T = TypeVar("T")
@@ -105,7 +106,7 @@ class ExecutionBuilder:
         """Read session, creator and agent, and build the loop; or return how the run ends without one.
 
         Raises:
-            StoreError: as `Claim.load` and `Claim.open_transcript`.
+            StoreError: as `Claim.load` and `SessionTranscript.open`.
         """
         execution = await claim.load()
         session, run = execution.session, claim.run
@@ -118,7 +119,7 @@ class ExecutionBuilder:
         # leaving one out would run what its owner wanted guarded
         if missing := self._missing(agent):
             return NotHere(missing, self.settings.missing_grace)
-        transcript = await claim.open_transcript(session, known)
+        transcript = await SessionTranscript.open(claim, execution, known)
         deadline = _own(agent.limits.run_deadline, self.settings.run_deadline)
         return PreparedRun(self._loop(claim, agent, creator.scope, transcript), transcript, deadline)
 

@@ -54,11 +54,13 @@ class Execution:
     """What an execution needs to know, as it is today.
 
     Attributes:
-        creator: whoever created the run; None when gone.
-        agent: the session's agent; None when gone.
+        last_message_id: of the session's message with the highest seq; None when it has none.
+        creator: of the run; None when gone.
+        agent: of the session; None when gone.
     """
 
     session: Session
+    last_message_id: UUID | None
     creator: User | None
     agent: AgentDefinition | None
 
@@ -119,21 +121,10 @@ class Claim:
         creator, agent = row["creator"], row["agent"]
         return Execution(
             session=rows.session(rows.nested(row["session"])),
+            last_message_id=row["last_message_id"],
             creator=rows.user(rows.nested(creator)) if creator else None,
             agent=rows.agent(rows.nested(agent)) if agent else None,
         )
-
-    async def open_transcript(
-        self, session: Session, known: Sequence[Message] = ()
-    ) -> SessionTranscript:
-        """Read the session's messages that *known*, its beginning, lacks.
-
-        *session* must have been read after the claim, by `load`: then its `last_seq` proves whether
-        *known* is all there is, and nothing is read if so.
-        """
-        seen = known[-1].seq if known else 0
-        news = await self.read(after=seen) if seen != session.last_seq else []
-        return SessionTranscript(self, [*known, *news])
 
     async def read(self, *, after: int) -> list[Message]:
         """Read the session's messages whose seq is above *after*, oldest first.
@@ -292,46 +283,3 @@ class Claim:
 
 def _last_id(messages: Sequence[NewMessage]) -> UUID | None:
     return messages[-1].id if messages else None
-
-
-@attrs.define
-class SessionTranscript:
-    """A session's messages under one claim: all that is stored, and the way to store more.
-
-    Fits `hango.agent.ports.Transcript`.
-
-    Attributes:
-        messages: oldest first, what was stored through this transcript included.
-    """
-
-    _claim: Claim
-    messages: list[Message]
-
-    async def append(self, messages: Sequence[NewMessage]) -> None:
-        """Store *messages* at the end, all or none; raises as `Claim.append`."""
-        await self._take(await self._claim.append(messages))
-
-    async def end_turn(self, boundary: TurnEnd) -> bool:
-        """Store the boundary of a turn; return whether the run may go on; raises as `Claim.append`."""
-        message, may_go_on = await self._claim.end_turn(boundary)
-        await self._take([message] if message else [])
-        return may_go_on
-
-    async def catch_up(self) -> None:
-        """Learn what the last write stored, if it was cut short before its answer came.
-
-        Raises:
-            StoreUnavailable: the database stayed away until the deadline.
-        """
-        if not self._claim.in_doubt:
-            return
-        known = len(self.messages)
-        await self._take([])
-        for message in self.messages[known:]:
-            if message.run_id == self._claim.run.id and message.role == "user" and message.turn:
-                self._claim.turn_ended(message.turn)
-
-    async def _take(self, stored: Sequence[Message]) -> None:
-        """Remember what was stored; read it if the answer to the write was lost."""
-        last_seq = self.messages[-1].seq if self.messages else 0
-        self.messages.extend(stored or await self._claim.read(after=last_seq))

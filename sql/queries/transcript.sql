@@ -7,7 +7,9 @@
 
 -- name: load_execution
 -- What an execution needs to know, read after its claim: the session, and today's rights and agent.
-select to_jsonb(sessions) as session, to_jsonb(users) as creator, to_jsonb(agents) as agent
+select to_jsonb(sessions) as session, to_jsonb(users) as creator, to_jsonb(agents) as agent,
+       (select messages.id from messages
+         where messages.session_id = sessions.id and seq = sessions.last_seq) as last_message_id
   from runs
   join sessions on sessions.id = runs.session_id
   left join users on users.id = runs.created_by and users.tenant_id = runs.tenant_id

@@ -11,6 +11,7 @@ import trio
 from hango.domain import Interrupted, NewMessage, ToolResultBlock, TurnEnd, Usage
 from hango.errors import StateConflict
 from hango.store.claims import Claim
+from hango.store.transcript import SessionTranscript
 from hango.telemetry import names
 from hango.testing.plugin import SeededTenant, sql
 
@@ -160,7 +161,7 @@ async def test_a_transcript_stays_whole_when_an_answer_is_lost(
 ) -> None:
     """What was stored without an answer is read back, so that nothing is missing in memory."""
     claim = await claimed_in_turn_one(world)
-    transcript = await claim.open_transcript((await claim.load()).session)
+    transcript = await SessionTranscript.open(claim, await claim.load())
     LostAnswers(world.pool, monkeypatch)
     await transcript.end_turn(TurnEnd(1, results(claim.run), Usage(1, 2)))
     assert [m.seq for m in transcript.messages] == [1, 2, 3]

@@ -359,3 +359,27 @@ async def test_messages_added_by_others_between_runs_are_seen(
         "by the way",
         "second",
     ]
+
+
+@pytest.mark.parametrize("appended", [0, 2, 3])
+async def test_messages_that_the_database_lost_are_forgotten(
+    world: SeededTenant, nursery: trio.Nursery, appended: int
+) -> None:
+    """R-F12: after a failover that lost commits the model sees what is stored."""
+    provider = FakeProvider([text("one"), text("lost"), text("three")])
+    on = await make_session_bench(world, nursery, builder_for(provider))
+    await on.execute("first")
+    lost = await on.execute("lost")
+    await sql(world.pool, "delete from runs where id = $1", lost.id)
+    await sql(world.pool, "update sessions set last_seq = 2, next_run_seq = 2")
+    for number in range(appended):
+        await world.sessions.add_message(
+            world.scope(), on.session.id, "user", (TextBlock(f"since {number}"),)
+        )
+    await on.execute("third")
+    sent = [block for message in provider.requests[-1].messages for block in message.content]
+    assert [block.text for block in sent if isinstance(block, TextBlock)] == [
+        *("first", "one"),
+        *(f"since {number}" for number in range(appended)),
+        "third",
+    ]

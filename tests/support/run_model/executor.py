@@ -28,7 +28,8 @@ from hango.domain import (
     TurnEnd,
     Usage,
 )
-from hango.store.claims import Claim, ClaimKey, SessionTranscript
+from hango.store.claims import Claim, ClaimKey
+from hango.store.transcript import SessionTranscript
 
 from support.run_model.model import Hold
 from support.run_model.operations import Advance, Call, Release, Repeat, Settle, Write
@@ -53,7 +54,7 @@ class Executor:
     @classmethod
     async def of(cls, claim: Claim) -> Executor:
         """Read what there is, as every execution begins."""
-        return cls(claim, await claim.open_transcript((await claim.load()).session))
+        return cls(claim, await SessionTranscript.open(claim, await claim.load()))
 
     def interrupt(self, _: ClaimKey) -> bool:
         """Nothing goes on that could be cut short: one write is all it does."""
