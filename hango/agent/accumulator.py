@@ -1,27 +1,19 @@
 """The accumulator: collects the events of one provider call into the blocks of one message.
 
-Rule: any sequence of events becomes blocks that can be stored and sent back.  Nothing here raises.  A
-call whose arguments are not a complete JSON object keeps them as text; they are never guessed.
+Rule: any sequence of events becomes blocks that can be stored and sent back.  Nothing here raises.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
-
 import attrs
 
-from hango.call_ids import CallIds
-from hango.codec import PartsCleaner, clean_text, cut_text, dump_json
+from hango.agent.blocks import MAX_BLOCK, OpenBlock, checked_usage, finish_blocks
 from hango.domain import (
     Block,
     BlockStart,
     BlockStop,
     InputDelta,
-    JsonObject,
-    OpaqueBlock,
     ProviderEvent,
-    RedactedThinkingBlock,
     SignatureDelta,
     Stop,
     StopReason,
@@ -36,20 +28,12 @@ from hango.domain import (
     sum_usage,
 )
 from hango.domain.defaults import MAX_TOOL_CALLS
-from hango.errors import InvalidInput
-from hango.text import join_surrogates
 
-# Bytes of one block: as much as a client may send in one request (HANGO_MAX_BODY).
-MAX_BLOCK = 1024 * 1024
 # Characters of one answer; the longest of today's models are near 1 MiB.
 MAX_ANSWER = 8 * MAX_BLOCK
 # Characters that a block counts for besides its content, so that empty ones are bounded too.
 # At this cost they are some thousand, which can be stored as one message.
 BLOCK_COST = 2048
-# Tokens; a larger number is no count, and no database column holds it.
-MAX_COUNT = 2**53
-# Bytes of a call's name, and of its id; APIs allow 64 to 128 characters.
-MAX_NAME = 256
 
 
 @attrs.frozen
@@ -80,34 +64,6 @@ class ModelAnswer:
         return tuple(block for block in self.content if isinstance(block, ToolUseBlock))
 
 
-@attrs.define(eq=False)
-class _OpenBlock:
-    """A block as it arrives.
-
-    Attributes:
-        parts: of its text, thinking or arguments, in order.
-        signature: of a thinking block, so far.
-        stopped: whether its end was announced.
-        cut: whether something of it did not fit; then nothing more is kept.
-    """
-
-    index: int
-    block: Block
-    parts: list[str] = attrs.field(factory=list)
-    signature: str = ""
-    stopped: bool = False
-    cut: bool = False
-
-    @property
-    def streamed(self) -> str:
-        return join_surrogates("".join(self.parts))
-
-    @property
-    def empty(self) -> bool:
-        prose = isinstance(self.block, TextBlock | ThinkingBlock)
-        return prose and not self.signature and not any(self.parts)
-
-
 @attrs.define
 class Accumulator:
     """Collects one answer.
@@ -127,8 +83,8 @@ class Accumulator:
     turn: int
     max_calls: int = MAX_TOOL_CALLS
     lost: Usage | None = None
-    _blocks: list[_OpenBlock] = attrs.field(factory=list, init=False)
-    _open: dict[int, _OpenBlock] = attrs.field(factory=dict, init=False)
+    _blocks: list[OpenBlock] = attrs.field(factory=list, init=False)
+    _open: dict[int, OpenBlock] = attrs.field(factory=dict, init=False)
     _usage: Usage | None = attrs.field(default=None, init=False)
     _reason: StopReason | None = attrs.field(default=None, init=False)
     _calls: int = attrs.field(default=0, init=False)
@@ -167,7 +123,7 @@ class Accumulator:
             case BlockStop(index) if index in self._open:
                 self._open[index].stopped = True
             case UsageUpdate(usage):
-                self._usage = _counts(usage)
+                self._usage = checked_usage(usage)
             case Stop(reason):
                 self._reason = reason
 
@@ -189,7 +145,7 @@ class Accumulator:
                 return
         if not self._take(BLOCK_COST):
             return
-        started = self._open[index] = _OpenBlock(index, block)
+        started = self._open[index] = OpenBlock(index, block)
         self._blocks.append(started)
         match block:
             case TextBlock(text):
@@ -201,11 +157,11 @@ class Accumulator:
     def _repeated(self, index: int, block: Block) -> bool:
         """Return whether a call starts a second time: with the same id, at its own index."""
         match block, self._open.get(index):
-            case ToolUseBlock(id=again), _OpenBlock(block=ToolUseBlock(id=known)):
+            case ToolUseBlock(id=again), OpenBlock(block=ToolUseBlock(id=known)):
                 return again == known != ""
         return False
 
-    def _block_at(self, index: int, kind: Block) -> _OpenBlock | None:
+    def _block_at(self, index: int, kind: Block) -> OpenBlock | None:
         """Return the block that a delta belongs to; a text that was never announced starts here."""
         if index not in self._open and not isinstance(kind, ToolUseBlock):
             self._start(index, kind)
@@ -229,92 +185,6 @@ class Accumulator:
         return self._room >= 0
 
     def _collect(self, *, whole: bool) -> ModelAnswer:
-        ordered = sorted(self._blocks, key=lambda started: started.index)
-        parts = PartsCleaner()
-        found = [_finish(it, parts, whole=(whole or it.stopped) and not it.cut) for it in ordered]
-        content = tuple(_with_ids([block for block in found if block is not None], self.turn))
+        content = finish_blocks(self._blocks, self.turn, whole=whole)
         refused = max(self._calls - self.max_calls, 0)
         return ModelAnswer(content, self._reason, self.usage, refused)
-
-
-def _finish(started: _OpenBlock, parts: PartsCleaner, *, whole: bool) -> Block | None:
-    """Return the finished block; None if there is nothing to keep."""
-    match started.block:
-        case TextBlock():
-            text = cut_text(started.streamed, MAX_BLOCK)
-            return TextBlock(text) if text.strip() else None
-        case ThinkingBlock():
-            return _thinking(started.streamed, "" if started.cut else started.signature)
-        case ToolUseBlock() as call:
-            return _call(call, started.streamed, parts, whole=whole)
-        case RedactedThinkingBlock(data):
-            return started.block if cut_text(data, MAX_BLOCK) == data else None
-        case OpaqueBlock(provider, raw):
-            return _opaque(provider, raw, parts)
-        case _:
-            return None
-
-
-def _thinking(streamed: str, signature: str) -> Block | None:
-    """Return reasoning; its signature is kept only if the text is still what was signed."""
-    thinking = cut_text(streamed, MAX_BLOCK)
-    if thinking != streamed or clean_text(signature) != signature:
-        signature = ""
-    return ThinkingBlock(thinking, signature) if thinking or signature else None
-
-
-def _opaque(provider: str, raw: JsonObject, parts: PartsCleaner) -> Block | None:
-    cleaned = _object(raw, parts)
-    if cleaned is None or len(dump_json(cleaned)) > MAX_BLOCK:
-        return None
-    return OpaqueBlock(provider, cleaned)
-
-
-def _call(call: ToolUseBlock, streamed: str, parts: PartsCleaner, *, whole: bool) -> ToolUseBlock:
-    """Return the call with its arguments parsed; arguments that are no JSON object stay text."""
-    name = cut_text(call.name, MAX_NAME)
-    call_id = call.id if cut_text(call.id, MAX_NAME) == call.id else ""
-    raw = streamed if streamed.strip() else call.raw_input
-    arguments: JsonObject | None = None
-    if whole:
-        arguments = _object(call.input, parts) if raw is None else _parse(raw, parts)
-    if arguments is not None:
-        return ToolUseBlock(call_id, name, arguments)
-    kept = repr(call.input) if raw is None and whole else raw or ""
-    return ToolUseBlock(call_id, name, raw_input=cut_text(kept, MAX_BLOCK))
-
-
-def _parse(text: str, parts: PartsCleaner) -> JsonObject | None:
-    if len(text) > MAX_BLOCK:
-        return None
-    try:
-        value = json.loads(text)
-        return {} if value is None else _object(value, parts)  # some write null for no arguments
-    except (ValueError, RecursionError):  # not JSON, or a number or a nesting beyond Python's bounds
-        return None
-
-
-def _object(value: object, parts: PartsCleaner) -> JsonObject | None:
-    """Return *value* cleaned if it is a JSON object that can be stored, else None."""
-    try:
-        cleaned = parts.clean(value)
-    except InvalidInput:
-        return None
-    return cleaned if isinstance(cleaned, dict) else None
-
-
-def _counts(usage: Usage) -> Usage:
-    """Return *usage*; a count that is no count is 0."""
-    counts = attrs.astuple(usage)
-    return Usage(*(n if type(n) is int and 0 <= n <= MAX_COUNT else 0 for n in counts))
-
-
-def _with_ids(blocks: Sequence[Block], turn: int) -> Iterator[Block]:
-    """Give calls whose id is missing, or used before in this answer, an id of their own."""
-    ids, used = CallIds((b.id for b in blocks if isinstance(b, ToolUseBlock)), turn=turn), {""}
-    for block in blocks:
-        if not isinstance(block, ToolUseBlock):
-            yield block
-            continue
-        yield attrs.evolve(block, id=ids.give(block.id)) if block.id in used else block
-        used.add(block.id)

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from hango.agent.accumulator import MAX_ANSWER, MAX_BLOCK
+from hango.agent.accumulator import MAX_ANSWER
+from hango.agent.blocks import MAX_BLOCK
 from hango.agent.history import INTERRUPTED
 from hango.domain import (
     Effects,

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hango.agent.accumulator import MAX_ANSWER, MAX_BLOCK
+from hango.agent.accumulator import MAX_ANSWER
+from hango.agent.blocks import MAX_BLOCK
 from hango.codec import blocks_from_json, blocks_to_json, clean_json, dump_json
 from hango.domain import (
     Block,

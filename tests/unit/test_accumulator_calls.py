@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hango.agent.accumulator import BLOCK_COST, MAX_BLOCK
+from hango.agent.accumulator import BLOCK_COST
+from hango.agent.blocks import MAX_BLOCK
 from hango.codec import MAX_DEPTH, blocks_to_json, dump_json
 from hango.domain import (
     BlockStart,
