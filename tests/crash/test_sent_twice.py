@@ -38,7 +38,7 @@ async def test_every_commit_may_be_sent_twice(
     stage: CrashHarness, scenario: Scenario, covered: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """What is stored in the end is what is stored when no answer is lost, and no body runs again."""
-    stage.patch.setattr("hango.store.fence._RETRY_AFTER", _RETRY)
+    stage.patch.setattr("hango.store.fence._FIRST_PAUSE", _RETRY)
     scene, expected = await stage.without_crash(scenario)
     told = [line.split()[1] for line in commits(scene.journal)]
     rejected = counted(names.FENCE_REJECTED)

@@ -211,6 +211,7 @@ async def test_a_run_that_is_cut_short_with_half_an_answer_is_healthy(story: Sto
         await until(story.world, story.waiting[:1], RunState.CANCELLED)
         await provider.wait_for_calls(2)
         worker.scope.cancel()
+    assert await story.world.queue().sweep() == 1
     assert (await story.world.reload(story.waiting[1])).state is RunState.QUEUED
     assert await check(story.pool) == []
 
