@@ -6,6 +6,7 @@ stored nor sent.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 import attrs
@@ -66,3 +67,68 @@ class TextJoiner:
         """Return the mark of a broken character if a half was held back, else nothing."""
         half, self._half = self._half, ""
         return clean_text(half)
+
+
+@attrs.define
+class GrowingText:
+    """A text made of pieces: adding one does not copy all before it."""
+
+    _parts: list[str] = attrs.field(factory=list)
+
+    def add(self, piece: str) -> None:
+        """Add *piece* at the end."""
+        if piece:
+            self._parts.append(piece)
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def __str__(self) -> str:
+        self._parts = ["".join(self._parts)] if self._parts else []
+        return self._parts[0] if self._parts else ""
+
+
+# What matters outside the strings of JSON, and within
+_STRUCTURE = re.compile(r'["{}\[\]]')
+_STRING = re.compile(r'["\\]')
+
+
+@attrs.define
+class BracketReader:
+    """Finds where a JSON object that arrives in pieces ends; reads every character once.
+
+    Attributes:
+        closed: the outermost bracket was closed.
+        more: text came after that.
+        _depth: brackets that are open.
+        _in_string: a string is open.
+        _escaped: the next character belongs to a backslash.
+    """
+
+    closed: bool = False
+    more: bool = False
+    _depth: int = 0
+    _in_string: bool = False
+    _escaped: bool = False
+
+    def read(self, piece: str) -> None:
+        """Read the next piece."""
+        place = 1 if self._escaped and piece else 0
+        self._escaped = self._escaped and not piece
+        while place < len(piece) and not self.closed:
+            found = (_STRING if self._in_string else _STRUCTURE).search(piece, place)
+            if found is None:
+                return
+            place = found.end() + (found[0] == "\\")
+            self._take(found[0])
+        self._escaped = place > len(piece)
+        self.more = self.more or (self.closed and bool(piece[place:].strip()))
+
+    def _take(self, character: str) -> None:
+        if character == '"':
+            self._in_string = not self._in_string
+        elif character in "{[":
+            self._depth += 1
+        elif character in "}]":
+            self._depth -= 1
+            self.closed = self._depth <= 0

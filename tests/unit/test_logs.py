@@ -128,6 +128,11 @@ def test_libraries_that_tell_every_request_are_quiet(capsys: pytest.CaptureFixtu
         ("https://user:hunter2@example.com/x", "hunter2"),
         ("api_key=hunter2&x=1", "hunter2"),
         ('"password": "hunter2"', "hunter2"),
+        ("secret='basic dXNlcjpwYXNzd29yZA=='", "dXNlcjpwYXNzd29yZA"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMIIabc\n-----END RSA PRIVATE KEY-----", "MIIabc"),
+        ("-----BEGIN PRIVATE KEY-----\nMIIabc", "MIIabc"),
+        ("x-eyJ-eyJhbGciOiJI.eyJzdWIiOiIx.c2lnbmF0", "c2lnbmF0"),
+        ("AKIAABCDEFGHIJKLMNOP", "ABCDEFGHIJKLMNOP"),
     ],
 )
 def test_what_looks_like_a_secret_is_hidden(text: str, secret: str) -> None:
@@ -137,7 +142,14 @@ def test_what_looks_like_a_secret_is_hidden(text: str, secret: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["a risk-free task-list", "http://localhost:8080/v1", "at 10:30 ask Bearer", "sk- is a prefix"],
+    [
+        "a risk-free task-list",
+        "http://localhost:8080/v1",
+        "at 10:30 ask Bearer",
+        "sk- is a prefix",
+        "-----BEGIN CERTIFICATE-----\nMIIabc",
+        "eyJhbGciOiJI.eyJzdWIi and no third part",
+    ],
 )
 def test_plain_text_stays_as_it_is(text: str) -> None:
     """What only resembles a secret is left alone."""

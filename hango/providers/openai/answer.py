@@ -168,7 +168,7 @@ class ChatAnswer:
             raise failures.to_error(failure, provider=self._provider)
         if label in _GRAVE or self._refused:
             return _GRAVE.get(label, StopReason.REFUSAL)
-        if calls and (label in _STOPS or any(slot.complete or not slot.text.strip() for slot in calls)):
+        if calls and (label in _STOPS or any(slot.complete or slot.blank for slot in calls)):
             return StopReason.TOOL_USE
         if label in _STOPS:
             return _STOPS[label]

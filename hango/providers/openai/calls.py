@@ -17,7 +17,7 @@ from hango.call_ids import CallIds
 from hango.codec import clean_text
 from hango.domain import BlockStart, InputDelta, JsonObject, ProviderEvent, ToolUseBlock
 from hango.domain.names import is_api_name
-from hango.text import TextJoiner
+from hango.text import BracketReader, GrowingText, TextJoiner
 
 MAX_INDEX = 10_000  # a larger index counts as absent
 MAX_WIRE_ID = 256  # characters; a longer id does not go back as it came
@@ -62,7 +62,9 @@ class PendingCall:
         index: the index the server gave it first, None if it gave none.
         wire_id: the id from the server, which need not be unique.
         id: the id in hango; empty until the call's `BlockStart` has been yielded.
-        pending: argument text that came before the name.
+        text: its arguments.
+        pending: those of its arguments that came before the name.
+        _is_object: whether they are a JSON object; None while that is not known.
     """
 
     block: int
@@ -70,10 +72,12 @@ class PendingCall:
     wire_id: str = ""
     id: str = ""
     name: str = ""
-    text: str = ""
-    pending: str = ""
+    text: GrowingText = attrs.field(factory=GrowingText)
+    pending: GrowingText = attrs.field(factory=GrowingText)
     extra: dict[str, object] = attrs.field(factory=dict)
     joiner: TextJoiner = attrs.field(factory=TextJoiner)
+    _brackets: BracketReader = attrs.field(factory=BracketReader, init=False)
+    _is_object: bool | None = attrs.field(default=None, init=False)
 
     @property
     def to_send_back(self) -> JsonObject:
@@ -87,14 +91,28 @@ class PendingCall:
         return {"id": self.wire_id, **self.extra} if own and sendable else self.extra
 
     @property
+    def blank(self) -> bool:
+        """Whether it has no arguments."""
+        return not str(self.text).strip()
+
+    @property
     def complete(self) -> bool:
         """Whether its arguments are a whole JSON object; no arguments at all are not."""
-        if not self.text.rstrip().endswith("}"):
-            return False  # cheap: it is asked for every fragment of servers that repeat names
-        try:
-            return isinstance(json.loads(self.text), dict)
-        except (ValueError, RecursionError):
+        if not self._brackets.closed or self._brackets.more:
             return False
+        if self._is_object is None:  # read once: servers that repeat names have it asked every time
+            try:
+                self._is_object = isinstance(json.loads(str(self.text)), dict)
+            except (ValueError, RecursionError):
+                self._is_object = False
+        return self._is_object
+
+    def add(self, text: str) -> None:
+        """Add to its arguments."""
+        self.text.add(text)
+        self._brackets.read(text)
+        if not self.id:
+            self.pending.add(text)
 
 
 @attrs.define
@@ -151,7 +169,7 @@ class CallAssembler:
         """
         name = _NAME_WRITTEN.search(generation)
         slot = PendingCall(self._free_block(None), None, name=name[1] if name else "")
-        slot.text = slot.pending = f"{reason}: {generation}"
+        slot.add(f"{reason}: {generation}")
         self._slots.append(slot)
 
     def begun_calls(self) -> list[PendingCall]:
@@ -159,20 +177,17 @@ class CallAssembler:
         return sorted((slot for slot in self._slots if slot.id), key=lambda slot: slot.block)
 
     def _grow(self, slot: PendingCall, text: str) -> Iterator[ProviderEvent]:
-        slot.text += text
-        slot.pending += text
+        slot.add(text)
         if slot.name and not slot.id and (slot.text or not self._is_part_of_name(slot.name)):
             yield from self._begin(slot)
         elif slot.id and text:
-            slot.pending = ""
             yield InputDelta(slot.block, text)
 
     def _begin(self, slot: PendingCall) -> Iterator[ProviderEvent]:
         slot.id = self._ids.give(slot.wire_id)
         yield BlockStart(slot.block, ToolUseBlock(slot.id, slot.name))
         if slot.pending:
-            yield InputDelta(slot.block, slot.pending)
-            slot.pending = ""
+            yield InputDelta(slot.block, str(slot.pending))
 
     def _place(self, fragment: CallFragment) -> PendingCall:
         """Return the call *fragment* belongs to; a new one if there is none."""

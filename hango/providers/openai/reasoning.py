@@ -6,10 +6,12 @@ Rule: the fields to send back are kept as they came, apart from the text that pe
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 import attrs
 
 from hango.domain import JsonObject
+from hango.text import GrowingText
 
 # Thinking models of DeepSeek and Moonshot send this field, also empty, and refuse a conversation that
 # lacks it (https://api-docs.deepseek.com/guides/thinking_mode).
@@ -49,7 +51,7 @@ class Reasoning:
         """Return the fields to add to the assistant's message in later requests; may be empty."""
         found: dict[str, object] = {}
         if self._details:
-            found["reasoning_details"] = self._details
+            found["reasoning_details"] = [_written(item) for item in self._details]
         if self._extra_content:
             found["extra_content"] = self._extra_content
         sent = {name: "".join(pieces) for name, pieces in self._fields.items()}
@@ -60,12 +62,12 @@ class Reasoning:
         return found
 
     def _take_details(self, details: object) -> str:
-        found = ""
-        for item in details if isinstance(details, list) else []:
-            if isinstance(item, dict):
-                found += "".join(text for key in _JOINED if isinstance(text := item.get(key), str))
-                self._merge(item)
-        return found
+        items = (
+            [item for item in details if isinstance(item, dict)] if isinstance(details, list) else []
+        )
+        for item in items:
+            self._merge(item)
+        return "".join(text for it in items for key in _JOINED if isinstance(text := it.get(key), str))
 
     def _merge(self, item: Mapping[str, object]) -> None:
         """Join fragments to blocks: a signature is valid for the whole text only."""
@@ -75,10 +77,19 @@ class Reasoning:
             return
         for key, value in item.items():
             if key in _JOINED and isinstance(value, str):
-                before = last.get(key)
-                last[key] = (before if isinstance(before, str) else "") + value
+                self._join(last, key, value)
             elif value is not None:
                 last[key] = value
+
+    def _join(self, last: dict[str, object], key: str, value: str) -> None:
+        before = last.get(key)
+        if not isinstance(before, GrowingText):
+            last[key] = GrowingText([before] if isinstance(before, str) else [])
+        cast("GrowingText", last[key]).add(value)
+
+
+def _written(item: Mapping[str, object]) -> dict[str, object]:
+    return {key: str(value) if isinstance(value, GrowingText) else value for key, value in item.items()}
 
 
 def _continues(last: Mapping[str, object], item: Mapping[str, object]) -> bool:
