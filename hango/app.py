@@ -28,6 +28,7 @@ from hango.plugins import Plugins
 from hango.plugins import load_plugins as load_modules
 from hango.providers import DemoProvider, OpenAIProvider
 from hango.store import Stores
+from hango.store.bounds import StoreBounds
 from hango.store.queue import RunQueue
 from hango.tools import builtin_tools
 
@@ -87,7 +88,7 @@ async def open_stores(settings: Settings, dsn: str) -> AsyncIterator[Stores]:
     for name in await migrate(dsn):
         _log.info("applied migration %s", name)
     async with open_pool(dsn, size=settings.db_pool_size, lease_ttl=settings.run_lease_ttl) as pool:
-        yield Stores.on(pool)
+        yield Stores.on(pool, StoreBounds(tenant_runs=settings.max_tenant_runs))
 
 
 def with_stores(settings: Settings, work: Callable[[Stores], Awaitable[T]]) -> T:
@@ -131,7 +132,14 @@ async def work(
     worker = _worker_settings(settings)
     providers = plugins.made_providers()  # made already, unless a test calls this
     # A new owner id at each start: runs that this process had before a crash are reclaimed as any.
-    queue = RunQueue(pool, uuid4(), settings.run_lease_ttl, settings.run_max_reclaims, only)
+    queue = RunQueue(
+        pool,
+        uuid4(),
+        settings.run_lease_ttl,
+        settings.run_max_reclaims,
+        only,
+        settings.max_running_runs,
+    )
     await supervise(
         queue=queue,
         pool=pool,

@@ -6,6 +6,7 @@
     ├── InvalidInput               a client's input is invalid; names the field
     ├── Forbidden                  a member called for administration
     ├── SessionQueueFull           the session has the maximum of live runs
+    ├── TenantQueueFull            the tenant has the maximum of live runs
     ├── KeyReused                  an idempotency key was reused with another request
     ├── LastOwner                  the tenant would have no active owner
     ├── SessionBusy                the session has a live run, so no message can be added
@@ -73,6 +74,10 @@ class Forbidden(HangoError):
 
 class SessionQueueFull(HangoError):
     """The session already has the maximum of queued and running runs."""
+
+
+class TenantQueueFull(HangoError):
+    """The tenant already has the maximum of queued and running runs, in all its sessions together."""
 
 
 class KeyReused(HangoError):

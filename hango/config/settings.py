@@ -89,6 +89,9 @@ class Settings:
         keep_alive: how long an HTTP connection may be idle between two requests.
         run_workers: runs executed at once in this process.
         provider_timeout: silence of a provider's stream.
+        max_queued_runs: queued and running, of a session.
+        max_tenant_runs: queued and running, of a tenant; 0 is no bound.
+        max_running_runs: of a tenant, in all processes; 0 is no bound.
         run_max_reclaims: in a row without progress, before a run fails; 0 is never.
         missing_grace: how long a run waits for a process that has what its agent needs.
         default_provider: of `hango run` and `hango dev`; None chooses by the keys that are set.
@@ -124,6 +127,8 @@ class Settings:
     run_deadline: float = _setting("HANGO_RUN_DEADLINE", duration(0.001), defaults.RUN_DEADLINE)
     run_workers: int = _setting("HANGO_RUN_WORKERS", number(1, 100_000), defaults.RUN_WORKERS)
     max_queued_runs: int = _setting("HANGO_MAX_QUEUED_RUNS_PER_SESSION", number(1, 100_000), 20)
+    max_tenant_runs: int = _setting("HANGO_MAX_QUEUED_RUNS_PER_TENANT", number(0, 10_000_000), 0)
+    max_running_runs: int = _setting("HANGO_MAX_RUNNING_PER_TENANT", number(0, 1_000_000), 0)
     # Below a second, the round trip of a heartbeat is no longer small beside the lease.
     run_lease_ttl: float = _setting("HANGO_RUN_LEASE_TTL", duration(1.0), defaults.RUN_LEASE_TTL)
     run_heartbeat_interval: float = field(metadata=_env("HANGO_RUN_HEARTBEAT_INTERVAL", duration(0.1)))

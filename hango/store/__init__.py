@@ -10,6 +10,7 @@ import attrs
 from hango.db.pool import Pool
 from hango.store.accounts import Accounts, Audit
 from hango.store.agents import Agents
+from hango.store.bounds import UNBOUNDED, StoreBounds
 from hango.store.runs import Runs
 from hango.store.sessions import Sessions
 
@@ -28,6 +29,7 @@ class Stores:
     pool: Pool
 
     @classmethod
-    def on(cls, pool: Pool) -> Stores:
+    def on(cls, pool: Pool, bounds: StoreBounds = UNBOUNDED) -> Stores:
         """Return the stores of the database that *pool* is connected to."""
-        return cls(Accounts(pool), Agents(pool), Sessions(pool), Runs(pool), Audit(pool), pool)
+        runs = Runs(pool, bounds)
+        return cls(Accounts(pool), Agents(pool), Sessions(pool), runs, Audit(pool), pool)

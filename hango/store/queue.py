@@ -79,6 +79,7 @@ class RunQueue:
         lease_ttl: seconds.
         max_reclaims: leases in a row that may lapse without a finished turn; 0 for no limit.
         only: the one session to serve; None for all.
+        max_running: runs of one tenant that may be running in all processes; 0 for no bound.
     """
 
     _pool: Pool = attrs.field(converter=_for_executors)
@@ -86,13 +87,16 @@ class RunQueue:
     lease_ttl: float
     max_reclaims: int
     only: UUID | None = None
+    max_running: int = 0
     _unconfirmed: dict[UUID, float] = attrs.field(factory=dict, init=False)  # until when (trio clock)
 
     async def poll(self, limit: int) -> PollResult:
         """List up to *limit* sessions whose head may be claimed now; of one session if it is `only`."""
         now = self._pool.now()
         if self.only is None:
-            found = await self._pool.rows(LIST_CLAIMABLE_HEADS, now=now, limit=limit)
+            found = await self._pool.rows(
+                LIST_CLAIMABLE_HEADS, now=now, limit=limit, max_running=self.max_running
+            )
         else:
             found = await self._pool.rows(FIND_CLAIMABLE_HEAD, now=now, session_id=self.only)
         heads = tuple(
@@ -102,6 +106,8 @@ class RunQueue:
 
     async def claim_next(self, session_id: UUID) -> Claim | None:
         """Claim the head of a session's line; None when there is none, or another was first.
+
+        None, too, while the tenant has `max_running` running runs.
 
         Must not be called for a session of which this process still executes a run.
 
@@ -116,6 +122,7 @@ class RunQueue:
         try:
             answer = await self._pool.write(
                 CLAIM_NEXT_RUN,
+                max_running=self.max_running,
                 session_id=session_id,
                 owner_id=self.owner_id,
                 lease_ttl=timedelta(seconds=self.lease_ttl),

@@ -18,14 +18,16 @@ from hango.db.pool import Pool
 from hango.db.queries import QUERIES, Row
 from hango.db.units import execute
 from hango.domain import Block, Run, RunState, Scope, new_id, time_of_id
-from hango.errors import KeyReused, NotFound, SessionQueueFull
+from hango.errors import HangoError, KeyReused, NotFound, SessionQueueFull, TenantQueueFull
 from hango.store import rows
+from hango.store.bounds import UNBOUNDED, StoreBounds
 from hango.store.pages import MAX_PAGE_BYTES, Page
 from hango.store.visibility import visibility
 
 LOCK_SESSION = QUERIES["lock_session"]
 FIND_KEYED_RUN = QUERIES["find_keyed_run"]
 INSERT_RUN = QUERIES["insert_run"]
+COUNT_LIVE_RUNS = QUERIES["count_live_runs"]
 GET_RUN = QUERIES["get_run"]
 LIST_SESSION_RUNS = QUERIES["list_session_runs"]
 LIST_TENANT_RUNS = QUERIES["list_tenant_runs"]
@@ -49,6 +51,7 @@ class _NewRun:
     scope: Scope
     session_id: UUID
     input: tuple[Block, ...]
+    bounds: StoreBounds
     max_live: int
     request_trace: str | None
     key: str | None = None
@@ -87,6 +90,7 @@ class _NewRun:
             user_id=self.scope.user_id,
             input=input_json,
             max_live=self.max_live,
+            tenant_runs=self.bounds.tenant_runs,
             trace_id=_new_trace_id(),
             request_trace=self.request_trace,
             idempotency_key=self.key,
@@ -94,8 +98,15 @@ class _NewRun:
             audit_id=new_id(),
         )
         if not created:
-            raise SessionQueueFull(f"the session has {self.max_live} runs queued or running")
+            raise await self._refusal(connection)
         return rows.run(created[0])
+
+    async def _refusal(self, connection: Connection) -> HangoError:
+        """Return which bound was reached."""
+        counted = await execute(connection, COUNT_LIVE_RUNS, session_id=self.session_id)
+        if counted[0]["live"] >= self.max_live:
+            return SessionQueueFull(f"the session has {self.max_live} runs queued or running")
+        return TenantQueueFull(f"the tenant has {self.bounds.tenant_runs} runs queued or running")
 
 
 @attrs.define
@@ -103,6 +114,7 @@ class Runs:
     """The runs of a tenant."""
 
     _pool: Pool
+    _bounds: StoreBounds = UNBOUNDED
 
     async def create(
         self,
@@ -127,8 +139,9 @@ class Runs:
         Raises:
             NotFound: there is no such session that *scope* may see.
             SessionQueueFull: the session has *max_live* live runs.
+            TenantQueueFull: all sessions of the tenant together have as many as `StoreBounds` says.
         """
-        new = _NewRun(scope, session_id, input, max_live, request_trace)
+        new = _NewRun(scope, session_id, input, self._bounds, max_live, request_trace)
         return (await self._pool.unit(new.insert)).run
 
     async def create_once(
@@ -148,7 +161,7 @@ class Runs:
         Raises:
             KeyReused: *key* named a request of another input.
         """
-        new = _NewRun(scope, session_id, input, max_live, request_trace, key)
+        new = _NewRun(scope, session_id, input, self._bounds, max_live, request_trace, key)
         return await self._pool.unit(new.insert)
 
     async def get(self, scope: Scope, run_id: UUID) -> Run:

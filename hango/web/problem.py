@@ -28,6 +28,7 @@ from hango.errors import (
     SessionQueueFull,
     StateConflict,
     StoreUnavailable,
+    TenantQueueFull,
 )
 from hango.web.models.responses import ProblemJson
 
@@ -75,6 +76,9 @@ KEY_REUSED = ProblemType(
 QUEUE_FULL = ProblemType(
     429, "session_queue_full", "The session has the maximum number of queued and running runs", 5
 )
+TENANT_QUEUE_FULL = ProblemType(
+    429, "tenant_queue_full", "Your tenant has the maximum number of queued and running runs", 5
+)
 INTERNAL = ProblemType(500, "internal", "Internal server error; see the server's log")
 UNAVAILABLE = ProblemType(503, "unavailable", "The database is unavailable", 2)
 DRAINING = ProblemType(503, "draining", "This server is shutting down; send new runs to another one", 2)
@@ -88,6 +92,7 @@ _OF_ERRORS: Mapping[type[HangoError], ProblemType] = {
     LastOwner: LAST_OWNER,
     SessionBusy: SESSION_BUSY,
     SessionQueueFull: QUEUE_FULL,
+    TenantQueueFull: TENANT_QUEUE_FULL,
     StoreUnavailable: UNAVAILABLE,
 }
 # what the web framework itself refuses, by status

@@ -18,7 +18,14 @@ from hango.store.sessions import Sessions
 from hango.web.auth import scope
 from hango.web.models.requests import NewRunBody
 from hango.web.models.responses import RunJson, RunPage
-from hango.web.problem import DRAINING, IDEMPOTENCY_KEY, KEY_REUSED, QUEUE_FULL, ApiError
+from hango.web.problem import (
+    DRAINING,
+    IDEMPOTENCY_KEY,
+    KEY_REUSED,
+    QUEUE_FULL,
+    TENANT_QUEUE_FULL,
+    ApiError,
+)
 from hango.web.route import Parameter, Reply, page_route, route
 from hango.web.run_waiter import RunWaiter
 from hango.web.wire import (
@@ -101,7 +108,7 @@ class RunRoutes:
         ),
         body=NewRunBody,
         parameters=[_KEY, _TRACE],
-        problems=[KEY_REUSED, QUEUE_FULL, DRAINING],
+        problems=[KEY_REUSED, QUEUE_FULL, TENANT_QUEUE_FULL, DRAINING],
     )
     async def create_run(self, session_id: str) -> Response:
         """Queue a run."""

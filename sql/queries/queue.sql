@@ -23,7 +23,7 @@ select id, session_id
 -- The heads of lines that may be claimed now: oldest first within a tenant, tenants taking turns.
 -- Also tells, on every row and on a row of its own if there is no head, when the next head is due.
 -- Reads heads one by one, a turn of all tenants at a time, and stops at $limit: what else waits, and what
--- has ended, costs nothing.
+-- has ended, costs nothing.  Tenants with $max_running running runs (0: no bound) are left out.
 with recursive tenants as (
     -- a loose index scan: each step finds the next tenant with a queued run
     (select tenant_id, '00000000-0000-0000-0000-000000000000'::uuid as id
@@ -43,6 +43,9 @@ with recursive tenants as (
     select last.tenant_id, head.id, head.session_id
       from tenants as last,
            lateral ({next_head}) as head
+     where $max_running::bigint = 0
+        or (select count(*) from runs where runs.tenant_id = last.tenant_id and state = 'running')
+           < $max_running
      order by head.id
      limit $limit
 ), turns as (
@@ -85,27 +88,36 @@ select head.tenant_id, head.session_id, next.next_due_in
 -- Claim the head of one session's line.  Every claimer aims at the same row, a running one first; the
 -- tests on it are repeated outside, where they are made again after a wait for its lock.
 -- One row if the line has a head: the run if it was claimed, and whether it looked claimable.
+-- Where a tenant may have $max_running running runs (0: no bound), its claims take turns while there is
+-- room, so that the bound is exact; nothing waits otherwise.
 with head as materialized (
-    select id, state = 'queued'
+    select id, tenant_id, state = 'queued'
                and coalesce(not_before <= coalesce($now::timestamptz, now()), true) as due
       from runs
      where session_id = $session_id and state in ('queued', 'running')
      order by state = 'queued', session_seq
      limit 1
+), room as materialized (
+    select case when $max_running::bigint = 0 or not due then true
+                when (select count(*) from runs where runs.tenant_id = head.tenant_id and state = 'running')
+                     >= $max_running then false
+                when pg_advisory_xact_lock(hashtextextended('running ' || tenant_id, 0)) is null then false
+                else count_running_runs(tenant_id) < $max_running end as left_over
+      from head
 ), claimed as (
     update runs
        set state = 'running', owner_id = $owner_id, claim_epoch = claim_epoch + 1,
            lease_expires_at = coalesce($now::timestamptz, now()) + $lease_ttl::interval,
            not_before = null, waiting_on = null,
            started_at = coalesce(started_at, $now::timestamptz, now())
-      from head
-     where runs.id = head.id
+      from head, room
+     where runs.id = head.id and room.left_over
        and state = 'queued'
        and coalesce(not_before <= coalesce($now::timestamptz, now()), true)
     returning runs.*
 )
-select head.due, claimed.*
-  from head
+select head.due and room.left_over as due, claimed.*
+  from head, room
   left join claimed on true;
 
 -- name: find_unconfirmed_claims

@@ -8,13 +8,19 @@ select *
    and idempotency_key = $idempotency_key;
 
 -- name: insert_run
--- Under lock_session, so the count is exact.  No row when the session has $max_live live runs.
+-- Under lock_session, so the session's count is exact.  No row when the session has $max_live live runs,
+-- or its tenant $tenant_runs (0: no bound): that count does not see those being inserted meanwhile.
 with numbered as (
     update sessions
        set next_run_seq = next_run_seq + 1
      where id = $session_id
        and (select count(*) from runs
              where session_id = $session_id and state in ('queued', 'running')) < $max_live
+       and ($tenant_runs::bigint = 0
+            or (select count(*)
+                  from (select from runs
+                         where runs.tenant_id = sessions.tenant_id and state in ('queued', 'running')
+                         limit $tenant_runs) as live) < $tenant_runs)
     returning *
 ), created as (
     insert into runs (id, tenant_id, session_id, session_created_by, agent_id, created_by, session_seq,
@@ -30,6 +36,10 @@ with numbered as (
       from created
 )
 select created.*, pg_notify('hango', concat_ws(' ', session_id, id, tenant_id)) as notified from created;
+
+-- name: count_live_runs
+-- Of a session, after insert_run came to no row and under the same lock.
+select count(*) as live from runs where session_id = $session_id and state in ('queued', 'running');
 
 -- part: visible_run
 visible(runs.tenant_id, runs.session_created_by, $tenant_id, $user_id, $sees_all);

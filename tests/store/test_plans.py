@@ -100,10 +100,15 @@ async def test_a_poll_reads_the_heads_it_lists_and_not_the_queue(world: SeededTe
     await sql(world.pool, _OTHERS)
     session = await world.session()
     await sql(world.pool, _QUEUED.replace("$1", f"'{session.id}'"))
-    values = {"now": None, "limit": 10}
+    values = {"now": None, "limit": 10, "max_running": 1000}
     plan = (await _plans(world, ["list_claimable_heads"], values, analyze=True))["list_claimable_heads"]
     reads = [node for node in _nodes(plan) if node.get("Relation Name") == "runs"]
-    assert {node["Index Name"] for node in reads} == {"runs_queued", "runs_live", "runs_backed_off"}
+    assert {node["Index Name"] for node in reads} == {
+        "runs_queued",
+        "runs_live",
+        "runs_backed_off",
+        "runs_state_idx",
+    }
     # ten lines that are due and as many backed off, of 20 runs: each is read, and looked up in its line
     assert 0 < sum(map(_rows_read, reads)) <= 2 * 20 * 20
 

@@ -55,7 +55,7 @@ async def test_a_cancelled_read_leaves_no_lock_behind(pool: Pool, database: str)
     async with open_pool(database, size=1) as observer:
         for moment in range(120):
             with trio.move_on_after(moment * 0.0002):
-                await pool.rows(QUERIES["list_claimable_heads"], now=None, limit=1)
+                await pool.rows(QUERIES["list_claimable_heads"], now=None, limit=1, max_running=0)
             with trio.fail_after(5):  # a fraction of the time after which the server gives up itself
                 while (await sql(observer, HELD))[0]["held"]:
                     pass

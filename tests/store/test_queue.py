@@ -215,6 +215,45 @@ async def test_a_poll_for_one_session_sees_only_its_head(
     assert await queue.poll(10) == PollResult((), None)
 
 
+@pytest.mark.rule(6)
+async def test_the_running_runs_of_a_tenant_are_bounded_exactly(world: SeededTenant) -> None:
+    """S-M5: eight claims that saw room for three at one moment, of eight processes: three win."""
+    sessions = [await world.session() for _ in range(8)]
+    for session in sessions:
+        await world.run(session)
+    won: list[Claim | None] = []
+
+    async def one(session: Session) -> None:
+        won.append(await attrs.evolve(world.queue(), max_running=3).claim_next(session.id))
+
+    lost = counted(names.RUN_CLAIMS, outcome="lost")
+    turn = "select pg_advisory_xact_lock(hashtextextended('running ' || id, 0)) from tenants"
+    async with trio.open_nursery() as nursery, uncommitted(world.pool, turn):
+        for session in sessions:
+            nursery.start_soon(one, session)
+        await until_waiting(world.pool, 8)
+    assert len([got for got in won if got]) == 3
+    assert counted(names.RUN_CLAIMS, outcome="lost") == lost  # there was no room, so nothing was lost
+
+
+@pytest.mark.rule(6)
+async def test_a_tenant_at_its_bound_of_running_runs_is_not_polled(pool: Pool) -> None:
+    """Until one of them ends; the others' heads are listed all the while, and a claim takes none."""
+    one, two = await make_seeded_tenant(pool, "one"), await make_seeded_tenant(pool, "two")
+    mine, other = [await one.session() for _ in range(3)], await two.session()
+    for session in mine:
+        await one.run(session)
+    await two.run(other)
+    queue = attrs.evolve(one.queue(), max_running=2)
+    first, _ = [await claim(queue, session) for session in mine[:2]]
+    assert (await queue.poll(10)).heads == ((two.tenant.id, other.id),)
+    assert await queue.claim_next(mine[2].id) is None
+    await first.settle(RunOutcome(OutcomeStatus.DONE, 1, Usage(), (), StopReason.END_TURN))
+    heads = (await queue.poll(10)).heads
+    assert heads == ((one.tenant.id, mine[2].id), (two.tenant.id, other.id))
+    await claim(queue, mine[2])
+
+
 @pytest.mark.rule(4)
 async def test_a_renewal_never_shortens_a_lease(world: SeededTenant) -> None:
     """The new end is the later of the old one and now plus the ttl."""

@@ -10,7 +10,9 @@ import trio
 
 from hango.db.pool import Pool, open_pool
 from hango.domain import Role, Run, RunState, Session, TextBlock, new_id
-from hango.errors import NotFound, SessionBusy, SessionQueueFull
+from hango.errors import NotFound, SessionBusy, SessionQueueFull, TenantQueueFull
+from hango.store.bounds import StoreBounds
+from hango.store.runs import Runs
 from hango.testing.plugin import SeededTenant, make_seeded_tenant, sql
 
 from support.locks import row_held, until_waiting
@@ -72,6 +74,27 @@ async def cap_of_three(world: SeededTenant) -> None:
     assert outcomes.count(Run) == 3
     assert outcomes.count(SessionQueueFull) == 37
     assert await count_runs(world) == 3
+
+
+@pytest.mark.rule(6)
+async def test_the_live_runs_of_a_tenant_are_bounded_over_its_sessions(pool: Pool) -> None:
+    """S-M5: beyond it none is taken in any session; ended runs and other tenants do not count."""
+    one, two = await make_seeded_tenant(pool, "one"), await make_seeded_tenant(pool, "two")
+    runs, said = Runs(pool, StoreBounds(tenant_runs=3)), (TextBlock("hello"),)
+    sessions = [await one.session() for _ in range(3)]
+    for session in sessions[:2]:
+        first = await runs.create(one.scope(), session.id, said, max_live=20)
+    await runs.create_once(one.scope(), sessions[0].id, said, key="a", max_live=20)
+    for session in sessions:
+        with pytest.raises(TenantQueueFull, match="3 runs"):
+            await runs.create(one.scope(), session.id, said, max_live=20)
+    with pytest.raises(SessionQueueFull):
+        await runs.create(one.scope(), sessions[0].id, said, max_live=2)
+    replayed = await runs.create_once(one.scope(), sessions[0].id, said, key="a", max_live=20)
+    assert replayed.replayed
+    await runs.create(two.scope(), (await two.session()).id, said, max_live=20)
+    await one.runs.cancel(one.scope(), first.id)
+    await runs.create(one.scope(), sessions[2].id, said, max_live=20)
 
 
 async def may(world: SeededTenant, role: Role, session: Session, run: Run) -> set[str]:

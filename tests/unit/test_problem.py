@@ -27,6 +27,7 @@ ROWS = [value for value in vars(problem).values() if isinstance(value, ProblemTy
         (errors.LastOwner("acme"), 409, "last_owner"),
         (errors.KeyReused("run 7"), 422, "idempotency_key_reused"),
         (errors.SessionQueueFull(), 429, "session_queue_full"),
+        (errors.TenantQueueFull(), 429, "tenant_queue_full"),
         (errors.StoreUnavailable("host=10.0.0.1 refused"), 503, "unavailable"),
         (ApiError(problem.DRAINING), 503, "draining"),
         (ApiError(problem.UNAUTHENTICATED), 401, "unauthenticated"),
