@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from hango.errors import InvalidInput
+from hango.db.url import DatabaseUrl
+from hango.errors import ConfigError, InvalidInput
 from hango.tools import AllowedHosts
 
 T = TypeVar("T")
@@ -171,14 +172,6 @@ def is_local(bind: str) -> bool:
         return False  # a name, of any address
 
 
-def _is_url(text: str, *schemes: str) -> bool:
-    try:
-        parts = urlsplit(text)
-        return parts.scheme in schemes and (parts.port is None or parts.port > 0)
-    except ValueError:
-        return False
-
-
 def _show_url(url: str) -> str:
     # Up to the last @: a password may hold one itself.  The query can carry a secret as well.
     hidden = re.sub(r"(?<=//)([^/@:]*):.*@", r"\1:***@", url)
@@ -186,8 +179,10 @@ def _show_url(url: str) -> str:
 
 
 def _read_database(text: str) -> str:
-    if not _is_url(text, "postgres", "postgresql"):
-        raise ValueError("not a URL such as postgresql://user:password@host:5432/database")
+    try:
+        DatabaseUrl.parse(text)
+    except ConfigError as error:
+        raise ValueError("; ".join(error.problems)) from None
     return text
 
 
@@ -204,7 +199,11 @@ API_KEY = Parser(_read_api_key, lambda _: "***")
 
 
 def _read_base_url(text: str) -> str:
-    if not _is_url(text, "http", "https") or not re.fullmatch(r"[a-z]+://[^/\s]\S*", text):
+    try:
+        port = urlsplit(text).port
+    except ValueError:
+        port = 0
+    if port == 0 or not re.fullmatch(r"https?://[^/\s]\S*", text):
         raise ValueError("not a URL such as https://api.openai.com/v1")
     return text
 

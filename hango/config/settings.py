@@ -33,6 +33,7 @@ from hango.config.parsers import (
     show_duration,
     size,
 )
+from hango.db.url import DatabaseUrl
 from hango.domain import defaults
 from hango.embedded.data_dir import default_data_dir
 from hango.errors import ConfigError
@@ -174,6 +175,9 @@ class Settings:
     def warnings(self) -> tuple[str, ...]:
         """What will work, but hardly as meant; one sentence each."""
         found = []
+        if self.database_url is not None:
+            left_out = DatabaseUrl.parse(self.database_url).warnings
+            found += [f"HANGO_DATABASE_URL: {sentence}" for sentence in left_out]
         if self.drain_timeout < self.provider_timeout + self.tool_timeout:
             found.append(
                 "HANGO_DRAIN_TIMEOUT is shorter than HANGO_PROVIDER_TIMEOUT and HANGO_TOOL_TIMEOUT"
