@@ -156,6 +156,11 @@ class Connector:
         name = {"application_name": connector.url.application_name}
         return attrs.evolve(connector, settings={**name, **connector.settings})
 
+    @property
+    def last_endpoint(self) -> Endpoint:
+        """Where the last server was that would do."""
+        return self.url.endpoints[self._endpoint]
+
     async def connect(self) -> Connection:
         """Connect to the first server that will do, beginning with the one that did last (asyncio).
 

@@ -24,6 +24,7 @@ from hango.errors import (
     KeyReused,
     LastOwner,
     NotFound,
+    NotWritable,
     SessionBusy,
     SessionQueueFull,
     StateConflict,
@@ -161,8 +162,9 @@ def problem_of(error: Exception) -> Problem:
             return Problem(error.type, str(error) or error.type.title)
         case KeyReused():
             return Problem(KEY_REUSED, KEY_REUSED.title, IDEMPOTENCY_KEY)
-        case AlreadyExists():
-            return Problem(ALREADY_EXISTS, cut_text(str(error), MAX_DETAIL))
+        case AlreadyExists() | NotWritable():
+            kind = ALREADY_EXISTS if isinstance(error, AlreadyExists) else UNAVAILABLE
+            return Problem(kind, cut_text(str(error), MAX_DETAIL))
         case HTTPException():
             return _problem_of_http(error)
         case _:

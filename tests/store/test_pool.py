@@ -11,8 +11,10 @@ import trio
 from hango.db.connections import Connection
 from hango.db.pool import Pool, open_pool
 from hango.db.queries import QUERIES, Query
-from hango.errors import StoreUnavailable
+from hango.errors import NotWritable, StoreUnavailable
 from hango.testing.plugin import make_seeded_tenant, sql
+
+from support.network import network_to
 
 SLEEP = Query("sleep", "select pg_sleep(60)", ())
 ONE = Query("one", "select 1 as one", ())
@@ -215,6 +217,68 @@ async def test_more_rings_than_fit_become_a_hint_to_look(pool: Pool) -> None:
         with trio.fail_after(20):
             while await anext(rings) is not None:
                 pass
+
+
+# --- what the database must be ----------------------------------------------------------------
+
+
+@pytest.mark.rule(30)
+@pytest.mark.parametrize(
+    ("name", "of_the_operator", "pinned"),
+    [
+        ("default_transaction_isolation", "serializable", "read committed"),
+        ("default_transaction_deferrable", "on", "off"),
+        ("synchronous_commit", "off", "on"),
+        ("idle_session_timeout", "1s", "0"),
+        ("lock_timeout", "0", "8s"),
+        ("statement_timeout", "1h", "8s"),
+        ("client_connection_check_interval", "0", "2s"),
+    ],
+)
+async def test_what_hango_relies_on_is_pinned(
+    server: str, database: str, name: str, of_the_operator: str, pinned: str
+) -> None:
+    """R-F11: an operator's defaults for other programs change nothing here."""
+    async with open_pool(server, size=1) as operator:
+        where = urlsplit(database).path.removeprefix("/")
+        await sql(operator, f"alter database {where} set {name} = '{of_the_operator}'")
+    async with open_pool(database) as pool:
+        assert [*(await sql(pool, f"show {name}"))[0].values()] == [pinned]
+
+
+@pytest.mark.rule(30)
+async def test_a_full_disk_is_known_until_a_write_is_taken(
+    pool: Pool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """N24: not ready, with the reason; one line in the log when it turns, and one when it is back."""
+    await sql(pool, "create table t (n int)")
+    for _ in range(2):
+        with pytest.raises(NotWritable, match="disk is full"):
+            await sql(pool, "do $$ begin raise sqlstate '53100'; end $$")
+        with pytest.raises(NotWritable, match="disk is full"):
+            await pool.ping(deadline=5)
+    await sql(pool, "insert into t values (1) returning n")
+    await pool.ping(deadline=5)
+    said = [record.getMessage() for record in caplog.records if record.name == "hango.db.health"]
+    assert ["takes no writes" in text for text in said] == [True, False]
+    assert said[-1] == "the database takes writes again"
+
+
+async def test_a_standby_is_passed_over_and_the_next_server_tried(database: str, server: str) -> None:
+    """N19: so that after a failover whichever takes writes is found."""
+    async with network_to(database) as network, open_pool(server, size=1) as operator:
+        port, name = urlsplit(network.url).port, urlsplit(database).path.removeprefix("/")
+        several = network.url.replace(f"127.0.0.1:{port}", f"127.0.0.1:1,127.0.0.1:{port}")
+        async with open_pool(several) as pool:
+            await pool.ping(deadline=10)
+            assert pool.connector.last_endpoint.port == port
+            await sql(operator, f"alter database {name} set default_transaction_read_only = on")
+            with pytest.raises(StoreUnavailable, match=r"127.0.0.1:1 cannot be reached.*standby"):
+                async with open_pool(several) as later:
+                    await later.ping(deadline=10)
+            await sql(operator, f"alter database {name} reset default_transaction_read_only")
+            async with open_pool(several) as later:
+                await later.ping(deadline=10)
 
 
 # --- a server on a bad day ------------------------------------------------------------------

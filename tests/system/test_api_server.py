@@ -9,6 +9,7 @@ import struct
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import psutil
@@ -19,6 +20,7 @@ from trio.testing import wait_all_tasks_blocked
 from hango.db.pool import Pool, open_pool
 from hango.domain import Role, TextBlock
 from hango.store import Stores
+from hango.testing.plugin import sql
 from hango.web.app import WebSettings, create_app
 from hango.web.server import accept as server
 from hango.web.server.limits import ConnectionLimits
@@ -242,6 +244,26 @@ def half_closed(api: Api) -> list[object]:
     port = httpx.URL(api.url).port
     here = [it for it in psutil.Process().net_connections("tcp") if it.laddr.port == port]
     return [it for it in here if it.status == psutil.CONN_CLOSE_WAIT]
+
+
+async def test_ready_means_that_writes_are_taken(database: str, server: str) -> None:
+    """R-F11, N24: read-only is not ready, and the answer says why."""
+    name = urlsplit(database).path.removeprefix("/")
+    async with (
+        open_pool(server, size=1) as operator,
+        open_pool(database) as pool,
+        running(pool) as api,
+        httpx.AsyncClient(base_url=api.url, trust_env=False) as client,
+    ):
+        answers = [await client.get("/readyz")]
+        for setting in ("on", "off"):
+            set_it = f"alter database {name} set default_transaction_read_only = {setting}"
+            await sql(operator, set_it)
+            end = "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1"
+            await sql(operator, end, name)
+            answers.append(await client.get("/readyz"))
+    assert [answer.status_code for answer in answers] == [200, 503, 200]
+    assert "takes no writes" in answers[1].json()["detail"]
 
 
 async def test_without_a_database_it_lives_but_is_not_ready() -> None:
