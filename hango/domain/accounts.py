@@ -23,6 +23,11 @@ class Role(StrEnum):
         """Whether this role sees and changes everything in its tenant."""
         return self is not Role.MEMBER
 
+    @property
+    def rank(self) -> int:
+        """How much this role may do, compared to others."""
+        return list(Role).index(self)
+
 
 class UserStatus(StrEnum):
     """Whether a user's keys are accepted."""

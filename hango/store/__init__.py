@@ -8,8 +8,9 @@ from __future__ import annotations
 import attrs
 
 from hango.db.pool import Pool
-from hango.store.accounts import Accounts, Audit
+from hango.store.accounts import Accounts
 from hango.store.agents import Agents
+from hango.store.audit import Audit
 from hango.store.bounds import UNBOUNDED, StoreBounds
 from hango.store.runs import Runs
 from hango.store.sessions import Sessions

@@ -1,4 +1,4 @@
-"""Tenants, the people in them, their keys, and the audit trail of what was done.
+"""Tenants, the people in them, and their keys.
 
 A key is shown once, when it is made; only its SHA-256 is stored.  It has 256 random bits, so a slow
 hash would protect nothing.
@@ -13,12 +13,12 @@ from uuid import UUID
 
 import attrs
 
-from hango.codec import clean_text, dump_json
+from hango.codec import clean_text
 from hango.db.connections import Connection
 from hango.db.pool import Pool
 from hango.db.queries import QUERIES
 from hango.db.units import execute
-from hango.domain import ApiKey, AuditEvent, JsonObject, Role, Tenant, User, UserStatus, new_id
+from hango.domain import ApiKey, Role, Tenant, User, UserStatus, new_id
 from hango.errors import AlreadyExists, LastOwner, NotFound, UniqueViolation
 from hango.store import rows
 
@@ -33,10 +33,10 @@ UPDATE_USER = QUERIES["update_user"]
 LIST_KEYS = QUERIES["list_keys"]
 REVOKE_KEY = QUERIES["revoke_key"]
 INSERT_KEY = QUERIES["insert_key"]
+LOCK_VALID_KEYS = QUERIES["lock_valid_keys"]
+REVOKE_KEYS = QUERIES["revoke_keys"]
 AUTHENTICATE = QUERIES["authenticate"]
 TOUCH_KEY = QUERIES["touch_key"]
-LIST_AUDIT_EVENTS = QUERIES["list_audit_events"]
-INSERT_AUDIT_EVENT = QUERIES["insert_audit_event"]
 
 KEY_PREFIX = "hgo_"
 _SHOWN = len(KEY_PREFIX) + 6  # characters stored, so that a user can recognise a key
@@ -161,9 +161,17 @@ class Accounts:
         return [rows.user(row) for row in found]
 
     async def update_user(
-        self, tenant_id: UUID, user_id: UUID, change: Callable[[User], User], *, actor: UUID
+        self,
+        tenant_id: UUID,
+        user_id: UUID,
+        change: Callable[[User], User],
+        *,
+        actor: UUID,
+        keep_keys: bool = False,
     ) -> User:
         """Give a user another role or status.
+
+        A promotion revokes the user's keys: those who made or have them would be promoted, too.
 
         Args:
             tenant_id: of the user.
@@ -171,6 +179,7 @@ class Accounts:
             change: is given the user as stored, under lock, and returns them with the new role and
                 status.  If it raises, nothing is changed.
             actor: the user who does it.
+            keep_keys: do not revoke keys in a promotion.
 
         Raises:
             NotFound: the tenant has no such user.
@@ -191,6 +200,8 @@ class Accounts:
                     return user
                 if _owns(user) and not _owns(changed) and not users:
                     raise LastOwner("a tenant must have an active owner")
+                if changed.role.rank > user.role.rank and not keep_keys:
+                    await _revoke_keys(connection, user, actor)
                 stored = await execute(
                     connection,
                     UPDATE_USER,
@@ -231,11 +242,13 @@ class Accounts:
         if not revoked:
             raise NotFound("there is no such key")
 
-    async def create_key(self, tenant_id: UUID, user_id: UUID, *, actor: UUID | None) -> NewKey:
-        """Make a key for a user of the tenant.
+    async def create_key(
+        self, tenant_id: UUID, user_id: UUID, *, actor: UUID | None, role: Role | None = None
+    ) -> NewKey:
+        """Make a key for a user of the tenant; if *role* is given, only while they have that role.
 
         Raises:
-            NotFound: the tenant has no such user.
+            NotFound: the tenant has no such user, or they have another role by now.
         """
         key = KEY_PREFIX + secrets.token_urlsafe(32)
         created = await self._pool.write(
@@ -245,6 +258,7 @@ class Accounts:
             user_id=user_id,
             secret_sha256=_digest(key),
             prefix=key[:_SHOWN],
+            role=role,
             actor_id=actor,
             audit_id=new_id(),
         )
@@ -253,38 +267,16 @@ class Accounts:
         return NewKey(created[0]["id"], user_id, key)
 
 
-@attrs.define
-class Audit:
-    """The audit trail; who may read it is the caller's to check.
-
-    The statement that does something also records it, so neither is there without the other.  What
-    was refused is recorded by itself.
-    """
-
-    _pool: Pool
-
-    async def list(
-        self, tenant_id: UUID, *, before: UUID | None = None, limit: int = 50
-    ) -> Sequence[AuditEvent]:
-        """Return up to *limit* events older than *before*, newest first."""
-        found = await self._pool.rows(
-            LIST_AUDIT_EVENTS, tenant_id=tenant_id, before=before, limit=limit
-        )
-        return [rows.audit_event(row) for row in found]
-
-    async def record(
-        self, user: User, action: str, target_kind: str, target_id: UUID, detail: JsonObject
-    ) -> None:
-        """Record something that *user* wanted to do and that was refused."""
-        await self._pool.write(
-            INSERT_AUDIT_EVENT,
-            audit_id=new_id(),
+async def _revoke_keys(connection: Connection, user: User, actor: UUID) -> None:
+    keys = [row["id"] for row in await execute(connection, LOCK_VALID_KEYS, user_id=user.id)]
+    if keys:
+        await execute(
+            connection,
+            REVOKE_KEYS,
             tenant_id=user.tenant_id,
-            actor_id=user.id,
-            action=action,
-            target_kind=target_kind,
-            target_id=target_id,
-            detail=dump_json(detail),
+            key_ids=keys,
+            actor_id=actor,
+            audit_ids=[new_id() for _ in keys],
         )
 
 

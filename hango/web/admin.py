@@ -10,7 +10,8 @@ import attrs
 from quart import Response, request
 
 from hango.domain import Role, User
-from hango.store.accounts import Accounts, Audit
+from hango.store.accounts import Accounts
+from hango.store.audit import Audit
 from hango.store.pages import Page
 from hango.web.auth import administrator
 from hango.web.models.requests import NewUserBody, UserChangeBody
@@ -83,7 +84,7 @@ class UserRoutes:
         """Change a user's role or status.
 
         Only an owner can change an owner, or make one.  The last active owner cannot be demoted or
-        disabled.
+        disabled.  A promotion revokes the user's keys, unless `keep_keys` is true.
         """
         caller = administrator()
         user = await self._user(caller, user_id)
@@ -96,7 +97,9 @@ class UserRoutes:
                 _may_own(caller, owning)
             return changed
 
-        user = await self.accounts.update_user(caller.tenant_id, user.id, change, actor=caller.id)
+        user = await self.accounts.update_user(
+            caller.tenant_id, user.id, change, actor=caller.id, keep_keys=body.keep_keys
+        )
         return json_response(UserJson.of(user))
 
     @page_route(f"{_USER}/keys", _TAG, KeyPage, problems=_REFUSED)
@@ -123,7 +126,7 @@ class UserRoutes:
         user = await self._user(caller, user_id)
         _may_own(caller, user.role)
         await read_empty_body()
-        key = await self.accounts.create_key(user.tenant_id, user.id, actor=caller.id)
+        key = await self.accounts.create_key(user.tenant_id, user.id, actor=caller.id, role=user.role)
         return json_response(NewKeyJson.of(key), 201)
 
     @route(

@@ -17,7 +17,8 @@ from quart import request
 
 from hango.domain import JsonObject, User
 from hango.errors import StoreUnavailable
-from hango.store.accounts import Audit, KeyUse
+from hango.store.accounts import KeyUse
+from hango.store.audit import Audit
 
 LINE_INTERVAL = 1.0  # seconds between two log lines of one kind
 EVENT_INTERVAL = 60.0  # seconds between two audit events of one user and kind

@@ -93,13 +93,35 @@ with target as materialized (
 )
 select id from target;
 
+-- name: lock_valid_keys
+select id from api_keys where user_id = $user_id and revoked_at is null order by id for no key update;
+
+-- name: revoke_keys
+-- Under lock_valid_keys; each is audited.
+with revoked as (
+    update api_keys set revoked_at = now() where id = any($key_ids) returning *
+), audited as (
+    insert into audit_events (id, tenant_id, actor_id, action, target_kind, target_id, detail)
+    select audit.id, $tenant_id, $actor_id, 'key.revoke', 'key', revoked.id,
+           jsonb_build_object('user_id', revoked.user_id, 'prefix', revoked.prefix)
+      from revoked
+      join unnest($key_ids::uuid[], $audit_ids::uuid[]) as audit (key_id, id)
+        on audit.key_id = revoked.id
+)
+select id from revoked;
+
 -- name: insert_key
--- No row when the user is not of this tenant.
-with created as (
+-- No row when the user is not of this tenant, or has another role than the caller believes: one who is
+-- promoted at this moment does not keep a key that was made for what they were.
+with holder as (
+    select id
+      from users
+     where id = $user_id and tenant_id = $tenant_id and role = coalesce($role, role)
+       for no key update
+), created as (
     insert into api_keys (id, user_id, secret_sha256, prefix)
     select $key_id, id, $secret_sha256, $prefix
-      from users
-     where id = $user_id and tenant_id = $tenant_id
+      from holder
     returning *
 ), audited as (
     insert into audit_events (id, tenant_id, actor_id, action, target_kind, target_id, detail)

@@ -18,8 +18,11 @@ select * from created;
 select * from agents where id = $agent_id and tenant_id = $tenant_id for no key update;
 
 -- name: update_agent
--- Under lock_agent.
-with changed as (
+-- Under lock_agent.  What changed is recorded by length and digest: a prompt may be confidential, and
+-- an operator who has a text can tell whether it is that one.
+with before as (
+    select * from agents where id = $agent_id and tenant_id = $tenant_id
+), changed as (
     update agents
        set slug = $slug, name = $name, provider = $provider, model = $model,
            system_prompt = $system_prompt, tools = $tools, guardrails = $guardrails,
@@ -27,8 +30,14 @@ with changed as (
      where id = $agent_id and tenant_id = $tenant_id
     returning *
 ), audited as (
-    insert into audit_events (id, tenant_id, actor_id, action, target_kind, target_id)
-    select $audit_id, tenant_id, $actor_id, 'agent.update', 'agent', id from changed
+    insert into audit_events (id, tenant_id, actor_id, action, target_kind, target_id, detail)
+    select $audit_id, changed.tenant_id, $actor_id, 'agent.update', 'agent', changed.id,
+           (select coalesce(jsonb_object_agg(after.key, jsonb_build_object(
+                       'length', length(after.value),
+                       'sha256', encode(sha256(convert_to(after.value, 'UTF8')), 'hex'))), '{}')
+              from jsonb_each_text(to_jsonb(changed)) as after
+             where after.value is distinct from to_jsonb(before) ->> after.key)
+      from changed, before
 )
 select * from changed;
 

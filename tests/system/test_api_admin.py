@@ -300,12 +300,49 @@ async def test_changes_at_once_do_not_undo_each_other(api: Api) -> None:
     assert await api.count("users", where) == 1
 
 
+@pytest.mark.parametrize("role", ["admin", "owner"])
+async def test_a_promotion_revokes_what_was_made_for_less(api: Api, role: str) -> None:
+    """S-L1: an admin's key for a member does not become an owner's; asked to, it is kept."""
+    member, keys = api.acme.users[Role.MEMBER], f"/v1/users/{api.acme.users[Role.MEMBER].id}/keys"
+    async with api.as_role(Role.ADMIN) as admin, api.as_role(Role.OWNER) as owner:
+        for keep in (False, True):
+            key = (await admin.post(keys)).json()["key"]
+            change = {"role": role, "keep_keys": keep}
+            assert (await owner.patch(f"/v1/users/{member.id}", json=change)).is_success
+            async with api.client(key=key) as holder:
+                assert (await holder.get("/v1/me")).status_code == (200 if keep else 401)
+            await owner.patch(f"/v1/users/{member.id}", json={"role": "member"})
+            async with api.client(key=key) as holder:  # a demotion revokes nothing
+                assert (await holder.get("/v1/me")).status_code == (200 if keep else 401)
+    valid = f"user_id = '{member.id}' and revoked_at is null"
+    assert await api.count("api_keys", valid) == 1
+    revoked = await api.count("api_keys", f"user_id = '{member.id}' and revoked_at is not null")
+    assert await api.count("audit_events", "action = 'key.revoke'") == revoked > 0
+
+
+async def test_a_key_made_while_its_user_is_promoted_is_not_made(api: Api) -> None:
+    """S-L1: the admin who asked for it may not make keys for owners."""
+    member, answers = api.acme.users[Role.MEMBER], list[httpx.Response]()
+
+    async def create() -> None:
+        async with api.as_role(Role.ADMIN) as admin:
+            answers.append(await admin.post(f"/v1/users/{member.id}/keys"))
+
+    before = await api.count("api_keys", f"user_id = '{member.id}'")
+    async with trio.open_nursery() as nursery, row_held(api.pool, "users", member.id) as execute:
+        nursery.start_soon(create)
+        await until_waiting(api.pool)
+        await execute("update users set role = 'owner' where id = $1", member.id)
+    assert is_problem(answers[0], 404, "not_found")
+    assert await api.count("api_keys", f"user_id = '{member.id}'") == before
+
+
 async def test_the_trail_is_read_newest_first(api: Api) -> None:
     """An administrator reads who did what to what, in this tenant alone."""
     admin_user, member = (api.acme.users[role] for role in (Role.ADMIN, Role.MEMBER))
     async with api.as_role(Role.ADMIN) as admin:
         made = (await admin.post("/v1/users", json={"email": "a@acme.test", "role": "admin"})).json()
-        await admin.patch(f"/v1/users/{member.id}", json={"role": "admin"})
+        await admin.patch(f"/v1/users/{member.id}", json={"role": "admin", "keep_keys": True})
         trail = (await admin.get("/v1/audit-events?limit=2")).json()
     update, create = trail["data"]
     assert update | {"id": "", "created_at": ""} == {

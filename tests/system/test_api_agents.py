@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 import trio
 
@@ -243,3 +245,26 @@ async def test_every_change_of_an_agent_is_on_record(api: Api) -> None:
     assert await api.count("audit_events") == before + 2
     mine = f"actor_id = '{admin.id}' and target_id = '{agent['id']}'"
     assert await api.count("audit_events", mine) == 2
+
+
+async def test_what_changed_of_an_agent_is_on_record_without_its_text(api: Api) -> None:
+    """S-L4: a length and a digest of each field that changed, and nothing of the others."""
+    prompt = "Be brief, äöü."
+    async with api.as_role(Role.OWNER) as client:
+        agent = (await client.post("/v1/agents", json=COACH)).json()
+        bodies: list[dict[str, object]] = [
+            {"system_prompt": prompt, "model": "model-1"},
+            {"completion": GATE},
+            {"completion": None, "tools": ["get_time"]},
+            {"name": "coach"},
+        ]
+        for body in bodies:
+            assert (await client.patch(f"/v1/agents/{agent['id']}", json=body)).is_success
+        trail = (await client.get("/v1/audit-events?limit=4")).json()["data"]
+    named, gone, gated, prompted = (event["detail"] for event in trail)
+    digest = hashlib.sha256(prompt.encode()).hexdigest()
+    assert prompted == {"system_prompt": {"length": len(prompt), "sha256": digest}}
+    assert set(gated) == {"completion"}
+    assert gone["completion"] == {"length": None, "sha256": None}
+    assert set(gone) == {"completion", "tools"}
+    assert named == {}

@@ -250,6 +250,9 @@ class UserChangeBody(RequestBody):
     EXAMPLE = {"status": "disabled"}
     role: GivenRole = _ABSENT
     status: GivenStatus = _ABSENT
+    keep_keys: Annotated[bool, Field(description="In a promotion, do not revoke the user's keys.")] = (
+        False
+    )
 
 
 class EmptyBody(RequestBody):
