@@ -111,10 +111,13 @@ def _read_state(op: Cancel, model: Model) -> None:
 
 
 def _find_unanswered(op: Claim, model: Model) -> None:
+    age = model.here - (model.unanswered[op.owner, op.session] - _UNANSWERED)
+    # of a claim made since, and whose lease has not lapsed: that is the sweep's
+    lapses_after = model.now + max(TTL / 2 - age, 0.0)
     model.noted[op] = [
         (row.place, row.epoch)
         for row in model.rows("running")
-        if (row.owner, row.session) == (op.owner, op.session)
+        if (row.owner, row.session) == (op.owner, op.session) and (row.lease or 0) > lapses_after
     ]
 
 
