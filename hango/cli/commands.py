@@ -6,7 +6,9 @@ Rule: an error of hango is printed as one line that says what to do, without a t
 from __future__ import annotations
 
 import logging
+import os
 import sys
+import traceback
 
 import click
 
@@ -43,16 +45,36 @@ def run_command() -> None:
     Exit codes: 1 for a failure, 2 for wrong usage or settings, 128 and its number for a signal.
     """
     received = signals.install()
+    if "_HANGO_COMPLETE" in os.environ:  # the shell asks for completions
+        cli(prog_name="hango")  # which exits
     try:
-        code = cli(standalone_mode=False)
+        code = _invoke()
+    except click.exceptions.Exit as end:
+        code = end.exit_code
     except click.ClickException as error:
         error.show()
         code = error.exit_code
-    except click.Abort as abort:  # what click makes of Ctrl-C, but of any EOFError as well
-        code = _report(abort.__cause__ or abort, 128 + received[-1])
     except BaseException as error:  # noqa: BLE001  # the border of the process: it ends here
-        code = _report(error, 128 + received[-1])
+        code = FAILED if _is_closed_output(error) else _report(error, 128 + received[-1])
     sys.exit(code)
+
+
+def _invoke() -> int:
+    """Invoke the command, without click's `main`: that hides EOFErrors and connections' EPIPE."""
+    with cli.make_context("hango", sys.argv[1:]) as context:
+        cli.invoke(context)
+    return 0
+
+
+def _is_closed_output(error: BaseException) -> bool:
+    """Return whether *error* is that the reader of standard output is gone, as after `| head`."""
+    if not isinstance(error, BrokenPipeError):
+        return False
+    *_, (frame, _line) = traceback.walk_tb(error.__traceback__)
+    if frame.f_globals.get("__name__") != "click.utils":  # a connection's, then
+        return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still buffered cannot be written either
+    return True
 
 
 def _report(error: BaseException, interrupted: int) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from pathlib import Path
 
 import pytest
+import trio
 
 from hango.db import migrations
 from hango.db.pool import open_pool
@@ -15,7 +17,7 @@ from hango.testing.plugin import sql
 
 from support.embedded import temporary_folder
 from support.locks import until_waiting
-from support.processes import hango, started
+from support.processes import COMMAND, environment, hango, started
 
 HIDDEN_URL = "postgresql://user:hunter2@localhost:1/hango"
 
@@ -221,6 +223,33 @@ async def test_without_a_database_named_hango_has_its_own() -> None:
         again = await hango("tenant", "create", "acme", HANGO_DATA_DIR=str(folder))
         assert again.code == 1
         assert "already" in again.err
+
+
+async def test_a_shell_can_ask_for_completions() -> None:
+    """W-L8: the script that a shell loads, and what that asks for."""
+    script = await hango(_HANGO_COMPLETE="bash_source")
+    assert (script.code, script.err) == (0, "")
+    assert "complete" in script.out
+    words = {"COMP_WORDS": "hango d", "COMP_CWORD": "1"}
+    offered = await hango(_HANGO_COMPLETE="bash_complete", **words)
+    assert offered.out.split() == ["plain,dev", "plain,doctor"]
+
+
+async def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    """As in ``hango config check | head -1``: the command ends, and says nothing of it."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = await trio.run_process(
+            [*COMMAND, "config", "check"],
+            env=environment(),
+            stdout=writer,
+            capture_stderr=True,
+            check=False,
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

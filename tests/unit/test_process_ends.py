@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import signal
 import sys
@@ -46,6 +47,7 @@ def signals() -> Iterator[None]:
         (CTRL_C, 130, ""),
         (_groups(CTRL_C), 130, ""),
         (EOFError(), 1, "EOFError"),
+        (BrokenPipeError(errno.EPIPE, "a connection"), 1, "BrokenPipeError"),
         (_groups(EOFError()), 1, "EOFError"),
         (SystemExit(0), 1, "SystemExit"),
         (SystemExit(3), 1, "SystemExit"),
