@@ -136,6 +136,7 @@ async def take_over(fetch: Fetch, claim: Claim, successor: str) -> None:
         claimed = await _ask(
             fetch,
             "claim_next_run",
+            max_running=0,
             session_id=claim.run.session_id,
             owner_id=owners[successor],
             lease_ttl=timedelta(seconds=90),

@@ -43,7 +43,7 @@ class LostAnswer:
 async def test_a_run_cut_short_after_a_lost_answer_ends_at_once(
     world: SeededTenant, monkeypatch: pytest.MonkeyPatch, write: str, *, cancelled: bool
 ) -> None:
-    """Cancelled or handed over, it does not wait for its lease to lapse, and nothing is counted."""
+    """Torn down with its process, it does not wait for its lease to lapse: the next sweep decides."""
     gate, session = BlockingTool(), await world.session()
     gate.open.set()
     async with started_worker(world, FakeProvider([call("hold"), text("done")]), gate.tool) as worker:
@@ -52,6 +52,7 @@ async def test_a_run_cut_short_after_a_lost_answer_ends_at_once(
         run = await world.run(session)
         await worker.ended.wait()
     assert losing.lost.is_set()
+    assert await world.queue().sweep() == 1
     left = await world.reload(run)
     assert left.state is (RunState.CANCELLED if cancelled else RunState.QUEUED)
     stored = await world.sessions.messages(world.scope(), session.id)

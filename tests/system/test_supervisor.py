@@ -304,7 +304,7 @@ async def test_one_failing_session_does_not_fell_the_others(world: SeededTenant)
         assert not worker.ended.is_set()
     assert [run.state for run in ended] == [RunState.FAILED, RunState.SUCCEEDED]
     assert ended[0].error
-    assert ended[0].error.code is ErrorCode.INTERNAL
+    assert ended[0].error.code is ErrorCode.PROVIDER_ERROR
 
 
 async def test_progress_is_told_to_the_sink(world: SeededTenant) -> None:
