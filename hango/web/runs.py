@@ -74,7 +74,7 @@ _WAIT = Parameter(
     "header",
     f"`wait=N` (RFC 7240): answer when the run has ended, after N seconds ({MAX_WAIT} at most) or when "
     "the server begins to shut down, whichever comes first.",
-    {"type": "string", "examples": ["wait=30"]},
+    {"type": "string", "examples": ["wait=5"]},
     checked=False,
 )
 

@@ -45,7 +45,7 @@ class Meter:
 
     async def unit(self, work: Work[T], *, deadline: float = 10.0) -> T:
         """Count a transaction; writes of one statement go this way, too, and are counted already."""
-        if not work.__qualname__.startswith("_fetch"):
+        if not work.__qualname__.startswith("fetch"):
             self.counts["transaction"] += 1
         return await self._unit(work, deadline=deadline)
 
