@@ -70,7 +70,7 @@ def write(folder: Path, **files: str) -> Path:
 def as_role(dsn: str, role: str) -> str:
     """Make the URL with which *role* reaches the same database."""
     url = urlsplit(dsn)
-    return url._replace(netloc=f"{role}@{url.netloc.rpartition('@')[2]}").geturl()
+    return url._replace(netloc=f"{role}:{role}@{url.netloc.rpartition('@')[2]}").geturl()
 
 
 async def test_an_empty_database_gets_everything_once(empty_database: str) -> None:
@@ -209,7 +209,7 @@ async def test_a_database_that_does_not_fit_is_refused(
 async def test_who_may_not_create_may_still_find_it_up_to_date(database: str) -> None:
     """The right to change the schema is needed only to change it."""
     role = f"reader_{uuid4().hex}"
-    await ask(database, f"create role {role} login")
+    await ask(database, f"create role {role} login password '{role}'")
     await ask(database, f"grant select on hango_migrations to {role}")
     try:
         reader = as_role(database, role)
@@ -222,7 +222,7 @@ async def test_who_may_not_create_may_still_find_it_up_to_date(database: str) ->
 async def test_who_may_not_create_is_told_so(empty_database: str) -> None:
     """The error says what was to be created."""
     role = f"reader_{uuid4().hex}"
-    await ask(empty_database, f"create role {role} login")
+    await ask(empty_database, f"create role {role} login password '{role}'")
     try:
         reader = as_role(empty_database, role)
         with pytest.raises(MigrationError, match=r"hango_migrations.*permission denied"):
