@@ -94,7 +94,7 @@ async def watch_signals(
         with trio.move_on_after(_SIGNAL_DEDUP):
             async for _ in signals:
                 pass
-        _log.info("a second signal ends at once")
+        _log.info("a second signal ends the process at once")
         with trio.move_on_after(longest) as waiting:
             number = await anext(signals)
         if waiting.cancelled_caught:
