@@ -33,7 +33,7 @@ test-tcp: $(BIN)/hango ## Run the tests on a Postgres over TCP, 15 if it is ther
 test-peers: $(BIN)/hango .venv-peers/.ready ## Run against what others wrote; nothing may be skipped
 	@HANGO_TEST_PEERS="$(CURDIR)/.venv-peers/bin" $(BIN)/python -m pytest tests/peers $(ARGS)
 
-chaos: $(BIN)/hango ## Kill workers for a minute, and see that nothing is lost (SEED=7; else three)
+chaos: $(BIN)/hango ## Inject faults for a minute, and see that nothing is lost (SEED=7; else three)
 	@for seed in $(or $(SEED),1 2 3); do \
 	  echo "seed $$seed"; $(BIN)/hango chaos --seed "$$seed" --seconds 60 || exit; \
 	done

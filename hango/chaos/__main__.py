@@ -14,6 +14,7 @@ import attrs
 import trio
 
 from hango import config
+from hango.chaos.faults import GROUPS, FaultKind
 from hango.chaos.postgres import SETTINGS, PrivatePostgres
 from hango.chaos.scenario import Options, Result, run_scenario
 from hango.embedded import embedded_postgres
@@ -45,7 +46,13 @@ def _options() -> Options:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--workers", type=int, required=True)
+    parser.add_argument("--faults", type=_parse_faults, default=frozenset(FaultKind))
     return Options(**vars(parser.parse_args()))
+
+
+def _parse_faults(text: str) -> frozenset[FaultKind]:
+    """Read names of kinds and of groups of kinds, with commas."""
+    return frozenset().union(*(GROUPS.get(word) or {FaultKind(word)} for word in text.split(",")))
 
 
 def _run_in_folder(options: Options, bindir: Path | None) -> tuple[Result, Path]:

@@ -27,6 +27,7 @@ from hango.domain import (
     TextBlock,
     ToolResultBlock,
     ToolUseBlock,
+    defaults,
 )
 from hango.telemetry import names
 
@@ -191,9 +192,10 @@ def _check_requests(record: RunRecord) -> Iterator[str]:
             yield f"turn {turn} was requested again after its answer had been stored"
     calls = sum(map(len, record.asked.values()))
     stored = sum(m.role == "assistant" and not m.synthetic for m in record.messages)
-    # each execution may lose the answer it is waiting for when it is cut short; the last is, when the
-    # run does not succeed
-    lost = record.run.claim_epoch - (record.run.state is RunState.SUCCEEDED)
+    # each execution may lose the answer it is waiting for when it is cut short, as the last one does
+    # when the run does not succeed; and it repeats the request for an answer that breaks off
+    repeats = defaults.STREAM_RETRIES if record.script.ending == BROKEN else 0
+    lost = record.run.claim_epoch * (1 + repeats) - (record.run.state is RunState.SUCCEEDED)
     if calls > stored + lost:
         yield f"{calls} answers were requested; {stored} are stored, at most {lost} can have been lost"
 

@@ -4,15 +4,16 @@ A worker is ``hango serve`` with a process id, a log and an exit code of its own
 done already, which take a second of CPU time.  Killing a worker each second would else leave a small
 machine time for nothing but imports.
 
-Requests are lines of standard input, each the file to log to; the answers are lines ``started 123`` and
-``ended 123 -9``.  When standard input ends, as it does when the requesting process dies, all workers
-are killed.  `ForkServer` is the client.
+Requests are lines of standard input, each a JSON array of the file to log to and an object of settings;
+the answers are lines ``started 123`` and ``ended 123 -9``.  When standard input ends, as it does when
+the requesting process dies, all workers are killed.  `ForkServer` is the client.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import json
 import os
 import runpy
 import select
@@ -28,7 +29,12 @@ import trio
 
 # By name: this package may not import the command line.
 _COMMAND = ("hango.cli", "serve")
-_PRELOADED = ("hango.cli.commands", "hango.chaos.plugin")
+_PRELOADED = (
+    "hango.cli.commands",
+    "hango.serve",
+    "hango.chaos.plugin",
+    "hango.chaos.misbehaving",
+)
 _WAIT_INTERVAL = 0.02  # seconds between two looks at which workers have ended
 
 
@@ -44,10 +50,10 @@ def main() -> None:
             if not more:
                 break
             *lines, rest = (rest + more).split(b"\n")
-            for log in lines:
+            for line in lines:
                 pid = os.fork()
                 if not pid:
-                    return _serve(log)
+                    return _serve(*json.loads(line))
                 alive.add(pid)
                 _answer(f"started {pid}")
         for pid, code in _ended(alive):
@@ -67,8 +73,9 @@ def _answer(line: str) -> None:
     os.write(1, line.encode() + b"\n")
 
 
-def _serve(log: bytes) -> None:
-    """Be a worker: keep nothing of the parent process but its imports."""
+def _serve(log: str, settings: Mapping[str, str]) -> None:
+    """Be a worker: keep nothing of the parent process but its imports and environment."""
+    os.environ.update(settings)
     os.setsid()  # Ctrl-C is for the process that runs the scenario
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(os.open(log, os.O_WRONLY | os.O_APPEND), 1)
@@ -111,11 +118,11 @@ class ForkServer:
     _started: list[WorkerProcess] = attrs.field(factory=list)
     _answered: trio.Event = attrs.field(factory=trio.Event)
 
-    async def start(self, log: Path) -> WorkerProcess:
+    async def start(self, log: Path, settings: Mapping[str, str]) -> WorkerProcess:
         """Start a worker that logs to *log*, an existing file."""
         async with self._starting:
             assert self._process.stdin  # noqa: S101 - for mypy: it was opened with one
-            await self._process.stdin.send_all(os.fsencode(log) + b"\n")
+            await self._process.stdin.send_all(json.dumps([str(log), dict(settings)]).encode() + b"\n")
             while not self._started:
                 await self._answered.wait()
                 self._answered = trio.Event()

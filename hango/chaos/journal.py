@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -45,6 +46,18 @@ class Entry:
     since: float = 0.0
     at: float = 0.0
     mark: str = ""
+
+
+@attrs.frozen
+class Timeline:
+    """A file in which people can read when what was done to which worker."""
+
+    path: Path
+
+    def write(self, text: str) -> None:
+        """Append a line, with the time."""
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(f"{time.time():.2f} {text}\n")
 
 
 @attrs.define

@@ -5,30 +5,26 @@ Rule: a client repeats a request, with the same idempotency key, until it has an
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TypeVar
 from uuid import UUID
 
 import attrs
 import trio
 
 from hango.chaos.plugin import PROVIDER
+from hango.chaos.postgres import retry
 from hango.chaos.scripts import ClientPlan, RunRequest, Script
 from hango.db.pool import Pool
 from hango.domain import Message, Role, Run, Scope, Session, TextBlock
-from hango.errors import SessionQueueFull, StoreUnavailable
 from hango.store.accounts import Accounts
 from hango.store.agents import Agents, NewAgent
 from hango.store.runs import Runs
 from hango.store.sessions import Sessions
 
-T = TypeVar("T")
-
 SESSIONS = 12  # more than the faults hit at once, fewer than the workers could serve
 _MAX_LIVE = 5  # runs of a session, so that there is always work, and all of it ends soon
 _PAGE = 200
-_RETRY_DELAY = 0.1  # seconds
 
 
 @attrs.define(eq=False)
@@ -78,7 +74,7 @@ class Load:
 
     async def _send(self, nursery: trio.Nursery, session: Session, request: RunRequest) -> None:
         self.scripts[request.script.tag] = request.script
-        run = await _retry(lambda: self._create(session, request.script))
+        run = await retry(lambda: self._create(session, request.script))
         if request.cancel_after is not None:
             nursery.start_soon(self._cancel, run, request.cancel_after)
 
@@ -91,7 +87,7 @@ class Load:
 
     async def _cancel(self, run: Run, delay: float) -> None:
         await trio.sleep(delay)
-        await _retry(lambda: Runs(self._pool).cancel(self._scope, run.id))
+        await retry(lambda: Runs(self._pool).cancel(self._scope, run.id))
 
     # --- what became of the runs ------------------------------------------------------------
 
@@ -100,14 +96,10 @@ class Load:
         found: list[Run] = []
         before: UUID | None = None
         stored = Runs(self._pool)
-        while page := await _retry(partial(stored.list, self._scope, before=before, limit=_PAGE)):
+        while page := await retry(partial(stored.list, self._scope, before=before, limit=_PAGE)):
             found += page
             before = page[-1].id
         return found
-
-    async def live(self) -> int:
-        """Return how many runs have not ended."""
-        return sum(not run.state.terminal for run in await self.runs())
 
     async def messages(self) -> Sequence[Message]:
         """Return all messages, session by session, oldest first."""
@@ -120,12 +112,3 @@ class Load:
         ):
             found += page
         return found
-
-
-async def _retry(call: Callable[[], Awaitable[T]]) -> T:
-    """Call until the database answers, and has room for the run."""
-    while True:
-        try:
-            return await call()
-        except (StoreUnavailable, SessionQueueFull):
-            await trio.sleep(_RETRY_DELAY)

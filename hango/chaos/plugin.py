@@ -35,6 +35,7 @@ from hango.tools.signature import Function
 
 JOURNAL = "CHAOS_JOURNAL"
 PROVIDER = "chaos"
+QUICK = "quick"  # a model that answers at once
 
 
 class LoopPasses(trio.abc.Instrument):
@@ -111,6 +112,7 @@ class Model:
 
     writer: JournalWriter
     name: str = PROVIDER
+    _instrumented: bool = False
     _refused: set[tuple[str, int]] = attrs.field(factory=set)
     _fake: FakeProvider = attrs.field(init=False)
 
@@ -121,6 +123,9 @@ class Model:
     @asynccontextmanager
     async def stream(self, request: ProviderRequest) -> AsyncIterator[AsyncIterator[ProviderEvent]]:
         """Answer by the script; see `hango.agent.ports.Provider`."""
+        if not self._instrumented:
+            self._instrumented = True
+            trio.lowlevel.add_instrument(self.writer.passes)
         script = script_of(request)
         await trio.lowlevel.checkpoint()  # as opening a connection does
         if self._refuses(script, request.turn):
@@ -129,7 +134,7 @@ class Model:
         self.writer.write(EntryKind.ASKED, script.tag, request.turn)
         async with (
             self._fake.stream(request) as events,
-            aclosing(_slowly(events, script.milliseconds / 1000)) as slow,
+            aclosing(_slowly(events, *script.pauses)) as slow,
         ):
             yield slow
 
@@ -146,12 +151,12 @@ class Model:
 
 
 async def _slowly(
-    events: AsyncIterator[ProviderEvent], seconds: float
+    events: AsyncIterator[ProviderEvent], first: float, each: float
 ) -> AsyncGenerator[ProviderEvent, None]:
-    """Spread *seconds* over the beginning of the answer and its events."""
-    await trio.sleep(seconds / 2)
+    """Wait *first* seconds before the answer, and *each* before each event."""
+    await trio.sleep(first)
     async for event in events:
-        await trio.sleep(seconds / 8)
+        await trio.sleep(each)
         yield event
 
 
@@ -206,10 +211,7 @@ def register(plugins: Plugins) -> None:
     for made in make_tools(writer):
         plugins.tool(made)
 
-    def model() -> Model:
-        trio.lowlevel.add_instrument(writer.passes)  # providers are made once the loop runs
-        return Model(writer)
-
-    plugins.provider(PROVIDER, model)
+    plugins.provider(PROVIDER, lambda: Model(writer))
+    plugins.provider(QUICK, lambda: FakeProvider(lambda _: text("done"), name=QUICK, strict=False))
     metrics.run_reclaimed = JournaledCounter(metrics.run_reclaimed, names.RUN_RECLAIMED, journal)
     metrics.fence_rejected = JournaledCounter(metrics.fence_rejected, names.FENCE_REJECTED, journal)

@@ -67,6 +67,16 @@ class Script:
     ending: str = DONE
 
     @property
+    def pauses(self) -> tuple[float, float]:
+        """Seconds the model waits before an answer, and before each of its events."""
+        return self.milliseconds / 2000, self.milliseconds / 8000
+
+    def answer_seconds(self, blocks: int) -> float:
+        """Return the seconds an answer of *blocks* blocks takes."""
+        first, each = self.pauses
+        return first + each * (4 * blocks + 2)
+
+    @property
     def text(self) -> str:
         """Write it as a prompt: ``r1 80 look:0 ~set:200+send:0 done``."""
         turns = (

@@ -110,9 +110,10 @@ def chaos(seed: int, seconds: int, workers: int) -> None:
     """Inject faults into worker processes and their Postgres, then check that nothing was lost.
 
     Uses a private database, deleted afterwards; yours is not touched.  While runs are executed,
-    workers are killed (at least one a second), paused for longer than a lease and drained, Postgres
-    is stopped and started, and notifications are lost.  Then the faults stop, all runs finish, and
-    the database and a journal of what the tools did are checked.
+    workers are killed (at least one a second), paused for longer than a lease and drained; Postgres
+    is stopped and started, cut off, and full; and another tenant floods queue and API and has runs
+    whose model and tools block, exit or ignore their cancellation.  Then the faults stop, all runs
+    finish, and the database and a journal of what the tools did are checked.
 
     Prints one name and value a line: runs, kills, pauses, restarts, reclaims, redriven_turns,
     rejected_writes, violations.  Progress and violations go to standard error.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
@@ -20,19 +19,12 @@ from hango.domain import (
     Run,
     RunError,
     RunState,
-    StopReason,
     TextBlock,
     ToolResultBlock,
     ToolUseBlock,
-    Usage,
 )
 
-SESSION = UUID(int=7)
-
-
-def at(second: float) -> datetime:
-    """Return that second of the story."""
-    return datetime.fromtimestamp(second, UTC)
+from support.chaos_runs import SESSION, at, run_of
 
 
 @attrs.define
@@ -68,42 +60,6 @@ class Story:
     def say(self, place: int, *content: Block) -> None:
         """Change a message."""
         self.messages[place] = attrs.evolve(self.messages[place], content=content)
-
-
-def run_of(number: int, script: str, turns: int, end: float) -> Run:
-    """Return a run that has succeeded."""
-    some = UUID(int=number)
-    return Run(
-        id=some,
-        tenant_id=some,
-        session_id=SESSION,
-        agent_id=some,
-        created_by=some,
-        lane="main",
-        session_seq=number,
-        state=RunState.SUCCEEDED,
-        input=(TextBlock(script),),
-        claim_epoch=1,
-        resume_turn=turns,
-        iterations=turns,
-        attempts=1,
-        reclaims=0,
-        usage=Usage(),
-        error=None,
-        stop_reason=StopReason.END_TURN,
-        stopped_by="",
-        final_message_id=None,
-        trace_id="a" * 32,
-        span_id=None,
-        owner_id=None,
-        last_owner_id=some,
-        cancel_requested_at=None,
-        not_before=None,
-        started_at=at(0),
-        finished_at=at(end),
-        created_at=at(0),
-        waiting_on=None,
-    )
 
 
 def message(run: Run, seq: int, turn: int, role: str, second: float, *content: Block) -> Message:
