@@ -108,6 +108,7 @@ async def work(
     pool: Pool,
     *,
     drain: trio.Event,
+    owner_id: UUID | None = None,
     only: UUID | None = None,
     events: EventSink | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
@@ -119,6 +120,8 @@ async def work(
         plugins: the registered tools and providers.
         pool: the database.
         drain: set it to end.
+        owner_id: what this process's claims are owned by; None draws one.  It must be new at each
+            start, so that runs that this process had before a crash are reclaimed as any.
         only: execute only runs of this session.
         events: receives the progress of runs.
         task_status: started when the first poll is done.
@@ -131,10 +134,9 @@ async def work(
         )
     worker = _worker_settings(settings)
     providers = plugins.made_providers()  # made already, unless a test calls this
-    # A new owner id at each start: runs that this process had before a crash are reclaimed as any.
     queue = RunQueue(
         pool,
-        uuid4(),
+        owner_id or uuid4(),
         settings.run_lease_ttl,
         settings.run_max_reclaims,
         only,

@@ -16,6 +16,7 @@ import trio
 from hango.errors import StoreUnavailable
 from hango.store.claims import Claim, ClaimKey
 from hango.store.queue import Renewal, RunQueue
+from hango.telemetry import metrics
 
 INTERRUPT_GRACE = 10.0
 """Seconds that an interrupted execution has before its lease is no longer renewed."""
@@ -81,6 +82,7 @@ class Leases:
         """Pass on the answer to a heartbeat: more time, a loss of authority, a cancel."""
         for claim in self.renewable():
             if claim.key in renewal.renewed:
+                metrics.lease_margin.record(claim.lease.left)
                 claim.lease.renew(renewal.asked_at)
             if claim.key in renewal.lost:
                 claim.lease.lose()

@@ -34,6 +34,7 @@ from hango.domain import Interrupted
 from hango.errors import ActorStopped, InboxFull, StoreError, StoreUnavailable
 from hango.store.claims import Claim
 from hango.store.queue import RunQueue
+from hango.telemetry import metrics
 
 _POLL_LIMIT = 256  # heads: one small answer; a full one is followed by another while slots are free
 _FIRST_PAUSE = 0.05  # seconds before polling again after a claim or a poll that came to nothing
@@ -239,6 +240,7 @@ class Supervisor:
             finally:
                 if self._actors.get(session_id) is address:
                     del self._actors[session_id]
+                metrics.actors_alive.set(len(self._actors))
 
         address = spawn(
             self._sessions,
@@ -248,6 +250,7 @@ class Supervisor:
             idle=self._settings.session_idle_timeout,
         )
         self._actors[session_id] = address
+        metrics.actors_alive.set(len(self._actors))
         return address
 
     def _free_slot(self, session_id: UUID) -> None:

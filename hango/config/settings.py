@@ -85,6 +85,7 @@ class Settings:
 
     Attributes:
         database_url: a Postgres URL; None is the embedded server, in `data_dir`.
+        health_bind: where health and metrics are answered besides; None is only at `bind`.
         max_connections: of HTTP, open at once in this process.
         max_connections_per_peer: of them, from one address; a proxy is one.
         keep_alive: how long an HTTP connection may be idle between two requests.
@@ -105,6 +106,7 @@ class Settings:
     db_pool_size: int = _setting("HANGO_DB_POOL_SIZE", number(1, 1000), 10)
 
     bind: str = _setting("HANGO_BIND", BIND, "127.0.0.1:8080")
+    health_bind: str | None = _setting("HANGO_HEALTH_BIND", BIND, None)
     role: ProcessRole = _setting("HANGO_ROLE", choice(ProcessRole), ProcessRole.ALL)
     max_body: int = _setting("HANGO_MAX_BODY", size(2**10, 2**30), 2**20)
     # below the 1024 files that a process may commonly open

@@ -71,6 +71,11 @@ class Connections:
         return self.size - self._count[Urgency.EXECUTOR] - self._count[Urgency.OTHER]
 
     @property
+    def waiting(self) -> int:
+        """How many wait for one."""
+        return len(self._line)
+
+    @property
     def open(self) -> int:
         """Connections there are, used or not."""
         return len(self._idle) + len(self._busy)

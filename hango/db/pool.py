@@ -93,6 +93,11 @@ class Pool:
         return self._connections.idle
 
     @property
+    def waiting(self) -> int:
+        """How many wait for a connection."""
+        return self._connections.waiting
+
+    @property
     def in_flight(self) -> int:
         """Units of work, and exchanges of those who listen, now under way."""
         return self._connections.traffic.in_flight

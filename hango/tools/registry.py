@@ -28,7 +28,6 @@ from hango.tools.failures import CallFailure, ErrorKind
 from hango.tools.replay import MAY_HAVE, RECORDED, denied, once
 from hango.tools.tool import Tool, as_result
 
-UNKNOWN = "_unknown"  # label of names that are not registered: a model makes up any number of them
 MAX_ECHO = 80  # bytes of a name or argument text that are quoted back to the model
 
 Bound: TypeAlias = Mapping[str, object]
@@ -229,7 +228,7 @@ class ToolSet:
 
     def _report(self, name: str, failure: CallFailure) -> None:
         """Count and log a failure, without arguments, message or unregistered names."""
-        label = name if name in self._registered else UNKNOWN
+        label = name if name in self._registered else names.UNKNOWN
         metrics.tool_errors.add(1, {names.TOOL_NAME: label, names.ERROR_TYPE: failure.kind.value})
         level = logging.WARNING if failure.kind is ErrorKind.EXCEPTION else logging.INFO
         cause = f" ({failure.cause})" if failure.cause else ""

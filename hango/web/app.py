@@ -15,21 +15,20 @@ from quart import Blueprint, Response
 from quart_trio import QuartTrio
 from werkzeug.exceptions import HTTPException
 
-from hango.db.pool import Pool
 from hango.store import Stores
+from hango.telemetry.exporting import Scrape
 from hango.web.admin import AuditRoutes, UserRoutes
 from hango.web.agents import AgentRoutes
 from hango.web.auth import AuthRoutes, caller
 from hango.web.denials import Denials
+from hango.web.health import PING_TIMEOUT, HealthRoutes, MetricsRoutes
 from hango.web.models.requests import Registered
-from hango.web.models.responses import StatusJson
 from hango.web.openapi import DocumentRoutes
-from hango.web.problem import DRAINING, FORBIDDEN, UNAVAILABLE, ApiError, answer_error, problem_of
-from hango.web.route import Reply, Route, blueprint_of, route, routes_of
+from hango.web.problem import FORBIDDEN, answer_error, problem_of
+from hango.web.route import Route, blueprint_of, routes_of
 from hango.web.run_waiter import RunWaiter
 from hango.web.runs import RunRoutes
 from hango.web.sessions import SessionRoutes
-from hango.web.wire import json_response
 
 
 @attrs.frozen
@@ -48,7 +47,7 @@ class WebSettings:
     max_body: int = 1024 * 1024
     max_live_runs: int = 20
     body_timeout: float = 30.0
-    ping_timeout: float = 2.0
+    ping_timeout: float = PING_TIMEOUT
 
 
 @attrs.frozen
@@ -57,15 +56,28 @@ class WebApp:
 
     Attributes:
         asgi: answers requests.
-        run_waiter: its `listen` must run while requests are answered.
+        run_waiter: the requests that wait for runs.
     """
 
     asgi: QuartTrio
     run_waiter: RunWaiter
 
+    async def listen(self) -> None:
+        """Receive the notifications that requests wait for; runs while requests are answered."""
+        await self.run_waiter.listen()
 
-def create_app(stores: Stores, settings: WebSettings, draining: trio.Event) -> WebApp:
-    """Make the application; *draining* is set when this process takes no new runs any more."""
+
+def create_app(
+    stores: Stores, settings: WebSettings, draining: trio.Event, scrape: Scrape | None = None
+) -> WebApp:
+    """Make the application.
+
+    Args:
+        stores: what it reads and writes.
+        settings: what an operator decides.
+        draining: set when this process takes no new runs any more.
+        scrape: what ``/metrics`` answers; None where that is not found.
+    """
     app = QuartTrio("hango.web", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_body
     app.config["BODY_TIMEOUT"] = settings.body_timeout
@@ -85,6 +97,7 @@ def create_app(stores: Stores, settings: WebSettings, draining: trio.Event) -> W
     app.register_error_handler(HTTPException, answer)
     waiter = RunWaiter(stores.pool, stores.runs, draining)
     app.register_blueprint(blueprint_of(HealthRoutes(stores.pool, settings.ping_timeout, draining)))
+    app.register_blueprint(blueprint_of(MetricsRoutes(scrape)))
     app.register_blueprint(blueprint_of(DocumentRoutes.of(ROUTES)))
     app.register_blueprint(_v1(stores, settings, waiter, denials))
     return WebApp(app, waiter)
@@ -106,35 +119,6 @@ def _v1(stores: Stores, settings: WebSettings, waiter: RunWaiter, denials: Denia
     return v1
 
 
-@attrs.frozen
-class HealthRoutes:
-    """Whether this process is alive, and whether it should get requests; no key needed."""
-
-    pool: Pool
-    ping_timeout: float
-    draining: trio.Event
-
-    @route("GET", "/healthz", "server", Reply(200, "The process is alive.", StatusJson), key=False)
-    async def healthz(self) -> Response:
-        """Check that the process is alive."""
-        return json_response(StatusJson())
-
-    @route(
-        "GET",
-        "/readyz",
-        "server",
-        Reply(200, "The server is ready.", StatusJson),
-        problems=[DRAINING, UNAVAILABLE],
-        key=False,
-    )
-    async def readyz(self) -> Response:
-        """Check that the server accepts new runs and reaches its database."""
-        if self.draining.is_set():
-            raise ApiError(DRAINING)
-        await self.pool.ping(deadline=self.ping_timeout)
-        return json_response(StatusJson())
-
-
 ROUTES: Sequence[Route] = [
     declared
     for handlers in (
@@ -145,6 +129,7 @@ ROUTES: Sequence[Route] = [
         AuditRoutes,
         AuthRoutes,
         HealthRoutes,
+        MetricsRoutes,
         DocumentRoutes,
     )
     for declared in routes_of(handlers)

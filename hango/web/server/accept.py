@@ -14,16 +14,17 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
+from typing import Protocol
 
 import attrs
 import trio
 from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
+from quart_trio import QuartTrio
 
 from hango.errors import ConfigError
 from hango.safe_errors import format_frames
-from hango.web.app import WebApp
 from hango.web.server.connection import HttpConnection, split_cancellation
 from hango.web.server.http1 import error_body, error_headers
 from hango.web.server.limits import ConnectionLimits, OpenConnections, RareLog, peer_of
@@ -44,8 +45,21 @@ TESTED_HYPERCORN = frozenset({"0.18.0"})
 _log = logging.getLogger(__name__)
 
 
+class Application(Protocol):
+    """What is served."""
+
+    @property
+    def asgi(self) -> QuartTrio:
+        """Answers requests."""
+        ...
+
+    async def listen(self) -> None:
+        """Run while requests are answered; cancelled after that."""
+        ...
+
+
 async def serve(
-    app: WebApp,
+    app: Application,
     bind: str,
     *,
     stop: trio.Event,
@@ -56,7 +70,7 @@ async def serve(
     """Serve *app* until *stop* is set and open requests have been answered.
 
     Args:
-        app: what `hango.web.app.create_app` made.
+        app: what `hango.web.app.create_app` or `hango.web.health.create_health_app` made.
         bind: ``host:port``, ``[address]:port`` or ``unix:/path``; port 0 takes a free one.
         stop: set to stop.
         limits: what a client may do.
@@ -71,7 +85,7 @@ async def serve(
     with listening(bind) as (listener, url):
         server = HttpServer(app, affordable(limits), stop)
         async with trio.open_nursery() as background:
-            background.start_soon(app.run_waiter.listen)
+            background.start_soon(app.listen)
             async with trio.open_nursery() as connections:
                 async with trio.open_nursery() as accepting:
                     accepting.start_soon(server.accept, listener, connections)
@@ -118,7 +132,7 @@ def affordable(limits: ConnectionLimits) -> ConnectionLimits:
 class HttpServer:
     """Accepts the connections of one server, and refuses those beyond the limits."""
 
-    def __init__(self, app: WebApp, limits: ConnectionLimits, stop: trio.Event) -> None:
+    def __init__(self, app: Application, limits: ConnectionLimits, stop: trio.Event) -> None:
         self._app = ASGIWrapper(RequestGuard(app.asgi, stop))
         self._limits = limits
         self._config = _config()
