@@ -16,7 +16,7 @@ PROMPT ?= What time is it in Tokyo and in Berlin?
 override PROMPT := $(value PROMPT)
 export PROMPT
 
-.PHONY: run test test-tcp test-peers chaos lint fmt types dev mutants rules texts help
+.PHONY: run test test-tcp test-peers bench bench-quick chaos lint fmt types dev mutants rules texts help
 
 run: $(BIN)/hango ## Run one prompt and print the answer (PROMPT="…")
 	@$(BIN)/hango run "$$PROMPT"
@@ -32,6 +32,12 @@ test-tcp: $(BIN)/hango ## Run the tests on a Postgres over TCP, 15 if it is ther
 
 test-peers: $(BIN)/hango .venv-peers/.ready ## Run against what others wrote; nothing may be skipped
 	@HANGO_TEST_PEERS="$(CURDIR)/.venv-peers/bin" $(BIN)/python -m pytest tests/peers $(ARGS)
+
+bench: $(BIN)/hango ## Measure hango beside what the database alone can do, into bench/RESULTS.md
+	@$(BIN)/python -m bench $(ARGS)
+
+bench-quick: $(BIN)/hango ## The same in a minute, one short round, printed only (ARGS="name …" chooses)
+	@$(BIN)/python -m bench --quick $(ARGS)
 
 chaos: $(BIN)/hango ## Inject faults for a minute, and see that nothing is lost (SEED=7; else three)
 	@for seed in $(or $(SEED),1 2 3); do \
