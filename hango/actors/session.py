@@ -19,7 +19,7 @@ from hango.actors.actor import Inbox
 from hango.actors.execution import Build, NotHere, PreparedRun, failure
 from hango.actors.leases import INTERRUPT_GRACE, Leases
 from hango.actors.listener import OwnNotifications
-from hango.agent import AgentLoop, EventSink, ExecutionOptions
+from hango.agent import AgentLoop, EventSink, ExecutionOptions, SessionHistory
 from hango.domain import ErrorCode, Interrupted, Message, RunError, RunOutcome
 from hango.errors import StoreError, StoreUnavailable
 from hango.safe_errors import leaves
@@ -52,9 +52,10 @@ async def session(
 ) -> None:
     """Execute the runs of one session; its transcript is kept in memory from one to the next."""
     known: Sequence[Message] = ()
+    history = SessionHistory()
     async for message in inbox:
         claim = message.claim
-        execution = _Execution(claim, build, leases, own, events, known)
+        execution = _Execution(claim, build, leases, own, events, known, history)
         try:
             with logs.bind(
                 tenant_id=claim.run.tenant_id,
@@ -76,6 +77,7 @@ class _Execution:
     Attributes:
         own: where the notification of the settle is announced.
         known: the session's messages as far as they are known here, oldest first.
+        history: what the loops of earlier runs have found out about them.
         prepared: the loop and its transcript; None until they are built.
     """
 
@@ -85,6 +87,7 @@ class _Execution:
     own: OwnNotifications
     events: EventSink
     known: Sequence[Message]
+    history: SessionHistory
     prepared: PreparedRun | None = None
 
     async def run(self, inbox: Inbox[Execute]) -> None:
@@ -129,6 +132,7 @@ class _Execution:
         if isinstance(prepared, RunOutcome | NotHere):
             return prepared
         self.prepared, self.known = prepared, prepared.transcript.messages
+        prepared.loop.history = self.history
         run, deadline = self.claim.run, trio.current_time() + prepared.deadline
         self.claim.lease.renew_until(deadline + INTERRUPT_GRACE)  # even if nothing below ends
         with trio.move_on_at(deadline):

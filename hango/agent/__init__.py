@@ -14,6 +14,7 @@ from hango.agent.completion import (
 )
 from hango.agent.direct import Agent, Loop, Outcome, RunOpts, loop_unsupported
 from hango.agent.guardrails import BeforeToolEvent, Guardrail
+from hango.agent.history import SessionHistory
 from hango.agent.loop import AgentLoop
 from hango.agent.ports import (
     NULL_SINK,
@@ -43,6 +44,7 @@ __all__ = [
     "RunOptions",
     "RunOpts",
     "RunResult",
+    "SessionHistory",
     "ToolCall",
     "Toolbox",
     "Transcript",

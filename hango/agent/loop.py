@@ -20,9 +20,8 @@ from hango.agent.accumulator import Accumulator, ModelAnswer
 from hango.agent.callbacks import CallbackThreads, TenantThreads
 from hango.agent.completion import Completion, feedback, judge, rejections, result_of
 from hango.agent.guardrails import Guardrail
-from hango.agent.history import dangling_call_results
+from hango.agent.history import SessionHistory, dangling_call_results
 from hango.agent.model_call import (
-    build_request,
     call_model,
     run_error,
     runs_tools,
@@ -42,14 +41,16 @@ from hango.agent.ports import (
 )
 from hango.agent.provider_border import provider_name
 from hango.agent.tool_calls import run_tool_calls
-from hango.codec import blocks_from_json, blocks_to_json, clean_json
+from hango.codec import blocks_from_json, blocks_to_json, clean_json, clean_text
 from hango.domain import (
     AttemptRejected,
     Block,
     ErrorCode,
     Interrupted,
     Ledger,
+    Message,
     NewMessage,
+    ProviderRequest,
     RunError,
     RunOutcome,
     Scope,
@@ -79,6 +80,7 @@ class AgentLoop:
         guardrails: asked before each tool call, in this order.
         completion: the gate that a run has to pass before it is done; None for no gate.
         threads: where sync guardrails and verifiers run.
+        history: what earlier runs of the session have found out about its messages, or nothing yet.
         _events: told of the run's progress.
         _finished: turns that are finished and stored.
         _input: the run's input while it is not stored; then empty.
@@ -99,6 +101,7 @@ class AgentLoop:
     guardrails: Sequence[Guardrail] = ()
     completion: Completion | None = None
     threads: CallbackThreads = attrs.field(factory=CallbackThreads)
+    history: SessionHistory = attrs.field(factory=SessionHistory)
     _events: EventSink = attrs.field(default=NULL_SINK, init=False)
     _finished: int = attrs.field(default=0, init=False)
     _input: tuple[NewMessage, ...] = attrs.field(default=(), init=False)
@@ -123,7 +126,7 @@ class AgentLoop:
         """
         self._events, self._finished = emit, options.resume_from
         await self._start(input)
-        answer = stored_answer(self.transcript.messages, self.run_id, self._finished + 1)
+        answer = stored_answer(self._own(), self.run_id, self._finished + 1)
         while answer is not None or self._finished < self.limits.max_iterations:
             try:
                 answer = answer or await self._request_answer()
@@ -150,10 +153,11 @@ class AgentLoop:
 
     async def _start(self, blocks: Sequence[Block]) -> None:
         """Prepare the input, and store results for calls that an earlier run left without one."""
-        if (0, "user") not in self._stored():
+        own = self._own()
+        if (0, "user") not in _places(own):
             cleaned = blocks_from_json(clean_json(blocks_to_json(blocks)))
             self._input = (NewMessage("user", cleaned, self.run_id, 0),)
-        repairs = dangling_call_results(self.transcript.messages, self.run_id)
+        repairs = () if own else dangling_call_results(self.transcript.messages)
         if repairs:  # the input in the same write, so that it follows at once
             await self.transcript.append([*repairs, *self._input])
             self._input = ()
@@ -162,12 +166,14 @@ class AgentLoop:
 
     async def _request_answer(self) -> ModelAnswer:
         turn = self._finished + 1
-        request = build_request(
-            [*self.transcript.messages, *self._input],
-            provider=provider_name(self.provider),
+        unstored = self._input[0].content if self._input else ()
+        request = ProviderRequest(
             model=self.model,
-            system_prompt=self.system_prompt,
-            tools=self.tools.definitions(),
+            system=clean_text(self.system_prompt),
+            messages=self.history.prompt(
+                self.transcript.messages, provider_name(self.provider), unstored
+            ),
+            tools=tuple(self.tools.definitions()),
             turn=turn,
             max_tokens=self.limits.max_tokens,
         )
@@ -221,8 +227,8 @@ class AgentLoop:
         The answer is stored first, so after a crash it is judged and not requested again.
         """
         await self._store_answer(answer)
-        totals, messages = self._totals(answer), self.transcript.messages
-        result = result_of(messages, self.run_id, usage=totals.usage, turns=totals.turns)
+        totals = self._totals(answer)
+        result = result_of(self._own(), self.run_id, usage=totals.usage, turns=totals.turns)
         try:
             reason = await judge(
                 gate.verify, result, TenantThreads.of(self.threads.verifiers, self.scope)
@@ -263,14 +269,15 @@ class AgentLoop:
 
     def _totals(self, last: ModelAnswer | None = None) -> RunTotals:
         """Return the totals of the finished turns; of the open one too if its answer is the *last*."""
-        before = rejections(self.transcript.messages, self.run_id)
+        before = rejections(self._own(), self.run_id)
         if last is None:
             return RunTotals(self._finished, self.usage, before)
         return RunTotals(self._finished + 1, self.usage + last.billed, before, stop_reason(last))
 
-    def _stored(self) -> set[tuple[int | None, str]]:
-        """Return turn and role of the run's stored messages; turn 0 is its input."""
-        return {(m.turn, m.role) for m in self.transcript.messages if m.run_id == self.run_id}
+    def _own(self) -> Sequence[Message]:
+        """Return the run's stored messages, oldest first."""
+        self.history.follow(self.transcript.messages)
+        return self.history.of_run(self.run_id)
 
     def _arrived(self) -> bool:
         return self._stream is not None and not self._stream.empty
@@ -291,7 +298,7 @@ class AgentLoop:
 
         A write that was cancelled may have been done all the same: the transcript decides.
         """
-        stored = self._stored()
+        stored = _places(self._own())
         if (self._finished + 1, "user") in stored:
             self._count_turn()
         messages = list(self._input)
@@ -301,3 +308,8 @@ class AgentLoop:
             if answer.content:
                 messages.append(self._message(answer, partial=True))
         return tuple(m for m in messages if (m.turn, m.role) not in stored)
+
+
+def _places(messages: Sequence[Message]) -> set[tuple[int | None, str]]:
+    """Return turn and role of each of a run's messages; turn 0 is its input."""
+    return {(message.turn, message.role) for message in messages}

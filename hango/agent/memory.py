@@ -81,7 +81,7 @@ class MemoryTranscript:
     @property
     def messages(self) -> Sequence[Message]:
         """All messages, oldest first."""
-        return tuple(self._messages)
+        return self._messages
 
     async def append(self, messages: Sequence[NewMessage]) -> None:
         """Add *messages* at the end."""

@@ -1,4 +1,4 @@
-"""One model call: the request, the tries, and what the answer means for the run.
+"""One model call: the tries, and what the answer means for the run.
 
 Rule: an answer that broke off is asked for again a few times, and an answer that is whole never.  What
 the last try has brought stays in the accumulator, whatever happens.
@@ -8,27 +8,23 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 import trio
 
 from hango.agent.accumulator import Accumulator, ModelAnswer
-from hango.agent.history import repair_history
 from hango.agent.ports import EventSink, Provider
 from hango.agent.provider_border import as_provider_error, check_event, closing
-from hango.codec import clean_text, cut_text
+from hango.codec import cut_text
 from hango.domain import (
     ErrorCode,
     Message,
-    NewMessage,
-    PromptMessage,
     ProviderRequest,
     Retrying,
     RunError,
     StopReason,
     Streamed,
-    ToolDefinition,
     TurnRestarted,
     Usage,
 )
@@ -48,35 +44,6 @@ ABSURD_RETRY_AFTER = 86_400.0
 CHECKPOINT_EVERY = 8
 # Bytes of a run's error message.
 MAX_ERROR = 1000
-
-
-# --- the request ----------------------------------------------------------------------------
-
-
-def build_request(
-    messages: Iterable[Message | NewMessage],
-    *,
-    provider: str,
-    model: str,
-    system_prompt: str,
-    tools: Sequence[ToolDefinition],
-    turn: int,
-    max_tokens: int | None,
-) -> ProviderRequest:
-    """Return the request for the answer of *turn*.
-
-    *messages* is the stored conversation, oldest first, then what will be stored with the answer.  What
-    is sent is a repaired copy.  The system prompt is the agent's own text and nothing else.
-    """
-    history = (PromptMessage(message.role, message.content) for message in messages)
-    return ProviderRequest(
-        model=model,
-        system=clean_text(system_prompt),
-        messages=repair_history(history, provider),
-        tools=tuple(tools),
-        turn=turn,
-        max_tokens=max_tokens,
-    )
 
 
 # --- the call -------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 
 from hango.agent.accumulator import MAX_ANSWER
 from hango.agent.blocks import MAX_BLOCK
-from hango.agent.history import INTERRUPTED
+from hango.agent.prompt import INTERRUPTED
 from hango.domain import (
     Effects,
     ErrorCode,

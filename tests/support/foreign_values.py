@@ -8,7 +8,8 @@ from functools import partial
 from uuid import UUID
 
 from hango.agent.accumulator import Accumulator
-from hango.agent.history import dangling_call_results, repair_history
+from hango.agent.history import dangling_call_results
+from hango.agent.prompt import repair_history
 from hango.agent.provider_border import check_event
 from hango.call_ids import CallIds
 from hango.codec import blocks_from_json, clean_json, dump_json
@@ -95,7 +96,7 @@ def stored(make: Callable[[int], Iterable[Block]]) -> Parse:
             synthetic=False,
             created_at=NOON,
         )
-        return partial(dangling_call_results, [message], RUN)
+        return partial(dangling_call_results, [message])
 
     return prepare
 

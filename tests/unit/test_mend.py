@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hango.agent.history import INTERRUPTED, NOTHING, repair_history
+from hango.agent.prompt import INTERRUPTED, NOTHING, repair_history
 from hango.domain import (
     Block,
     OpaqueBlock,

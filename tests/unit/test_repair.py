@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hango.agent.history import INTERRUPTED, dangling_call_results
+from hango.agent.history import dangling_call_results
+from hango.agent.prompt import INTERRUPTED
 from hango.domain import (
     Block,
     Message,
@@ -65,7 +66,7 @@ def new(
 def test_a_dangling_tail_is_answered_with_neutral_errors(*, partial: bool) -> None:
     """B03: each open call gets an error result under the old run's key, blaming nobody."""
     asked = new("assistant", HI, call("a"), call("b"), turn=3, partial=partial)
-    (message,) = dangling_call_results(stored(new("user", HI, turn=0), asked), OURS)
+    (message,) = dangling_call_results(stored(new("user", HI, turn=0), asked))
     assert message.content == (
         ToolResultBlock("a", "tool call interrupted", is_error=True),
         ToolResultBlock("b", "tool call interrupted", is_error=True),
@@ -80,7 +81,7 @@ def test_a_dangling_message_of_the_api_is_answered_without_a_run() -> None:
     history = stored(
         new("user", HI, run=None), new("assistant", call("a"), run=None), new("user", HI, run=None)
     )
-    (message,) = dangling_call_results(history, OURS)
+    (message,) = dangling_call_results(history)
     assert (message.run_id, message.turn) == (None, None)
     assert message.content == (ToolResultBlock("a", INTERRUPTED, is_error=True),)
 
@@ -89,7 +90,7 @@ def test_a_dangling_message_of_the_api_is_answered_without_a_run() -> None:
 def test_each_message_of_the_tail_is_answered_under_its_own_key() -> None:
     """Neighbouring assistant messages of the tail each get their own results, oldest first."""
     history = stored(new("assistant", call("a"), turn=2), new("assistant", call("b"), run=None))
-    assert [(m.run_id, m.turn, len(m.content)) for m in dangling_call_results(history, OURS)] == [
+    assert [(m.run_id, m.turn, len(m.content)) for m in dangling_call_results(history)] == [
         (OTHER, 2, 1),
         (None, None, 1),
     ]
@@ -110,15 +111,11 @@ def test_each_message_of_the_tail_is_answered_under_its_own_key() -> None:
             [new("assistant", call("a")), new("user", HI, run=None), new("assistant", HI, run=None)],
             id="older damage",
         ),
-        pytest.param(
-            [new("assistant", call("a")), new("user", HI, run=OURS, turn=0)], id="the run has begun"
-        ),
-        pytest.param([new("assistant", call("a"), run=OURS)], id="the run's own open turn"),
     ],
 )
 def test_only_the_tail_of_an_earlier_run_is_answered(messages: list[NewMessage]) -> None:
     """Nothing else is written: it is mended in the request, or re-driven."""
-    assert dangling_call_results(stored(*messages), OURS) == ()
+    assert dangling_call_results(stored(*messages)) == ()
 
 
 @pytest.mark.rule(14)
@@ -132,5 +129,5 @@ def test_repairing_twice_changes_nothing(
         NewMessage(role, content, run, None if run is None else turn)
         for turn, (role, content, run) in enumerate(session, 1)
     )
-    transcript.store(dangling_call_results(transcript.messages, OURS))
-    assert dangling_call_results(transcript.messages, OURS) == ()
+    transcript.store(dangling_call_results(transcript.messages))
+    assert dangling_call_results(transcript.messages) == ()
