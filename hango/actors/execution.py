@@ -48,9 +48,11 @@ class PreparedRun:
     """All that an execution needs.
 
     Attributes:
+        agent: as it is today.
         deadline: seconds it may take.
     """
 
+    agent: AgentDefinition
     loop: AgentLoop
     transcript: SessionTranscript
     deadline: float
@@ -121,7 +123,8 @@ class ExecutionBuilder:
             return NotHere(missing, self.settings.missing_grace)
         transcript = await SessionTranscript.open(claim, execution, known)
         deadline = _own(agent.limits.run_deadline, self.settings.run_deadline)
-        return PreparedRun(self._loop(claim, agent, creator.scope, transcript), transcript, deadline)
+        loop = self._loop(claim, agent, creator.scope, transcript)
+        return PreparedRun(agent, loop, transcript, deadline)
 
     def _missing(self, agent: AgentDefinition) -> str:
         """Return what the agent needs and this process does not have; empty if it has all."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 import attrs
@@ -20,11 +21,13 @@ from hango.actors.execution import Build, NotHere, PreparedRun, failure
 from hango.actors.leases import INTERRUPT_GRACE, Leases
 from hango.actors.listener import OwnNotifications
 from hango.agent import AgentLoop, EventSink, ExecutionOptions, SessionHistory
-from hango.domain import ErrorCode, Interrupted, Message, RunError, RunOutcome
+from hango.domain import ErrorCode, Interrupted, Message, RunError, RunOutcome, RunState
 from hango.errors import StoreError, StoreUnavailable
 from hango.safe_errors import leaves
 from hango.store.claims import Claim
 from hango.telemetry import logs
+from hango.telemetry.run_log import log_claim, log_end
+from hango.telemetry.run_trace import Links, RunTrace, traced
 
 T = TypeVar("T")
 
@@ -55,19 +58,36 @@ async def session(
     history = SessionHistory()
     async for message in inbox:
         claim = message.claim
-        execution = _Execution(claim, build, leases, own, events, known, history)
         try:
-            with logs.bind(
-                tenant_id=claim.run.tenant_id,
-                agent_id=claim.run.agent_id,
-                session_id=claim.run.session_id,
-                run_id=claim.run.id,
-            ):
+            with _observed(claim, events) as trace:
+                execution = _Execution(claim, build, leases, own, trace, known, history)
                 await execution.run(inbox)
         finally:
             leases.remove(claim.key)
             message.on_done()
         known = execution.known
+
+
+@contextmanager
+def _observed(claim: Claim, events: EventSink) -> Iterator[RunTrace]:
+    """Trace and log an execution, from its claim to its end."""
+    run, links = claim.run, Links(claim.links.request, claim.links.previous_span_id)
+    with (
+        logs.bind(
+            tenant_id=run.tenant_id,
+            agent_id=run.agent_id,
+            session_id=run.session_id,
+            run_id=run.id,
+            trace_id=run.trace_id,
+            span_id=run.span_id,
+        ),
+        traced(run, links, events, lease=claim.lease.left) as trace,
+    ):
+        log_claim(run)
+        try:
+            yield trace
+        finally:
+            log_end(trace)
 
 
 @attrs.define(eq=False)
@@ -76,6 +96,7 @@ class _Execution:
 
     Attributes:
         own: where the notification of the settle is announced.
+        trace: receives the run's progress, and how it ends.
         known: the session's messages as far as they are known here, oldest first.
         history: what the loops of earlier runs have found out about them.
         prepared: the loop and its transcript; None until they are built.
@@ -85,7 +106,7 @@ class _Execution:
     build: Build
     leases: Leases
     own: OwnNotifications
-    events: EventSink
+    trace: RunTrace
     known: Sequence[Message]
     history: SessionHistory
     prepared: PreparedRun | None = None
@@ -133,11 +154,13 @@ class _Execution:
             return prepared
         self.prepared, self.known = prepared, prepared.transcript.messages
         prepared.loop.history = self.history
+        tools = [tool.name for tool in prepared.loop.tools.definitions()]
+        self.trace.prepared(prepared.agent, tools, prepared.transcript)
         run, deadline = self.claim.run, trio.current_time() + prepared.deadline
         self.claim.lease.renew_until(deadline + INTERRUPT_GRACE)  # even if nothing below ends
         with trio.move_on_at(deadline):
             options = ExecutionOptions(resume_from=run.resume_turn)
-            return await prepared.loop.run(run.session_id, run.input, self.events, options)
+            return await prepared.loop.run(run.session_id, run.input, self.trace, options)
         await self._catch_up()
         late = f"the run took longer than {prepared.deadline:g} s"
         return prepared.loop.failed(RunError(ErrorCode.DEADLINE_EXCEEDED, late))
@@ -200,7 +223,8 @@ class _Execution:
                 return True
             _log.exception("the end of the run cannot be stored")
             return False
-        _log.info("the run is %s", state)
+        self.trace.state = state
+        self.trace.outcome = outcome if isinstance(outcome, RunOutcome) else None
         return True
 
     async def _postpone(self, lack: NotHere) -> RunOutcome | None:
@@ -209,6 +233,7 @@ class _Execution:
         try:
             if await self._while_held(lambda: self.claim.postpone(lack.waiting_on, grace=lack.grace)):
                 _log.info("the run waits for a process that has %s", lack.waiting_on)
+                self.trace.state = RunState.QUEUED
                 return None
         except StoreError as error:
             _log.warning("the run could not be put back, its lease will lapse: %s", error)

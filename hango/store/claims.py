@@ -65,6 +65,19 @@ class Execution:
     agent: AgentDefinition | None
 
 
+@attrs.frozen
+class TraceLinks:
+    """What an execution's trace refers to.
+
+    Attributes:
+        request: the ``traceparent`` of the request that created the run.
+        previous_span_id: the root of the execution before this one, in the run's own trace.
+    """
+
+    request: str | None = None
+    previous_span_id: str | None = None
+
+
 @attrs.define(eq=False)
 class Claim:
     """The right to execute one run, and the only handle that can write for it.
@@ -72,6 +85,7 @@ class Claim:
     Attributes:
         run: as it was when claimed.
         lease: how long the right lasts.
+        links: what its trace refers to.
         cancelled: a cancel was reported.
         draining: the process drains: `end_turn` answers that the run may not go on.
     """
@@ -82,9 +96,18 @@ class Claim:
     _fence: Fence
     cancelled: bool = False
     draining: bool = False
+    links: TraceLinks = attrs.field(factory=TraceLinks)
 
     @classmethod
-    def of(cls, pool: Pool, run: Run, *, lease_ttl: float, asked_at: float) -> Claim:
+    def of(
+        cls,
+        pool: Pool,
+        run: Run,
+        *,
+        lease_ttl: float,
+        asked_at: float,
+        links: TraceLinks = TraceLinks(),
+    ) -> Claim:
         """Return the handle of a run just claimed.
 
         Args:
@@ -92,9 +115,10 @@ class Claim:
             run: as claimed.
             lease_ttl: seconds.
             asked_at: when the claim was about to be sent (trio clock, seconds).
+            links: what its trace refers to.
         """
         lease = Lease.granted(run.owner_id, run.claim_epoch, ttl=lease_ttl, asked_at=asked_at)
-        return cls(pool, run, lease, Fence.of(pool, run, lease))
+        return cls(pool, run, lease, Fence.of(pool, run, lease), links=links)
 
     @property
     def key(self) -> ClaimKey:

@@ -6,6 +6,7 @@ worker counts its own deadline from before it asked, so it always stops first.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable
 from datetime import timedelta
 from uuid import UUID
@@ -17,7 +18,7 @@ from hango.db.pool import Pool
 from hango.db.queries import QUERIES, Row
 from hango.errors import NotSent, StoreUnavailable, UniqueViolation
 from hango.store import rows
-from hango.store.claims import Claim, ClaimKey
+from hango.store.claims import Claim, ClaimKey, TraceLinks
 from hango.store.lease import MARGIN
 from hango.telemetry import metrics, names
 
@@ -126,6 +127,7 @@ class RunQueue:
                 session_id=session_id,
                 owner_id=self.owner_id,
                 lease_ttl=timedelta(seconds=self.lease_ttl),
+                span_id=_new_span_id(),
                 now=self._pool.now(),
             )
         except UniqueViolation:
@@ -186,6 +188,7 @@ class RunQueue:
             rows.run(answer),
             lease_ttl=self.lease_ttl,
             asked_at=asked_at,
+            links=TraceLinks(answer["request_trace"], answer["previous_span_id"]),
         )
 
     async def renew(self, claims: Iterable[Claim]) -> Renewal:
@@ -227,6 +230,11 @@ class RunQueue:
             total += len(page)
             if len(page) < _SWEEP_PAGE:
                 return total
+
+
+def _new_span_id() -> str:
+    """Draw the id of an execution's root span; all zeros would not be one."""
+    return f"{secrets.randbits(64) or 1:016x}"
 
 
 def _key(row: Row) -> ClaimKey:

@@ -23,7 +23,6 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
 from hango.errors import ConfigError
-from hango.telemetry.run_ids import RunIds
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricReader
@@ -164,6 +163,8 @@ def _set_up_traces(resource: Resource) -> Callable[[], object]:
     )
     from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+
+    from hango.telemetry.id_generator import RunIds  # noqa: PLC0415
 
     provider = TracerProvider(resource=resource, shutdown_on_exit=False, id_generator=RunIds())
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))

@@ -43,6 +43,8 @@ def bind(
     session_id: UUID | None = None,
     run_id: UUID | None = None,
     turn: int | None = None,
+    trace_id: str | None = None,
+    span_id: str | None = None,
 ) -> Iterator[None]:
     """Add these fields to each line logged inside the context, also by tasks and threads started in it.
 
@@ -54,6 +56,8 @@ def bind(
         names.SESSION_ID: session_id,
         names.RUN_ID: run_id,
         names.TURN: turn,
+        "trace_id": trace_id,
+        "span_id": span_id,
     }
     token = _bound.set(
         {**_bound.get(), **{key: value for key, value in fields.items() if value is not None}}
@@ -117,6 +121,7 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "message": redact(clean_text(record.getMessage())),
             **_fields(),
+            **_extra(record),
         }
         if frames := _frames(record):
             line["exception"] = [redact(clean_text(frame)) for frame in frames]
@@ -133,6 +138,15 @@ def _fields() -> Mapping[str, object]:
         return _bound.get()
     traced = {"trace_id": f"{span.trace_id:032x}", "span_id": f"{span.span_id:016x}"}
     return {**_bound.get(), **traced}
+
+
+def _extra(record: logging.LogRecord) -> Mapping[str, object]:
+    """Return the line's own fields, given as ``extra``: by the dot in their names."""
+    return {
+        name: redact(clean_text(value)) if isinstance(value, str) else value
+        for name, value in vars(record).items()
+        if "." in name
+    }
 
 
 def _frames(record: logging.LogRecord) -> list[str]:

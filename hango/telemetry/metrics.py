@@ -44,7 +44,7 @@ run_iterations = _histogram(names.RUN_ITERATIONS, "{turn}", "Turns of a run when
 run_pickup_delay = _histogram(
     names.RUN_PICKUP_DELAY,
     "s",
-    "Time from the creation of a run to its first claim, by the clock of this process.",
+    "Time from the creation of a run to its first claim.",
     _FAST,
 )
 fence_rejected = _meter.create_counter(
@@ -77,16 +77,18 @@ inference_duration = _histogram(
 inference_first_chunk = _histogram(
     names.INFERENCE_FIRST_CHUNK, "s", "Time from a model call to the first event of it.", _SECONDS
 )
-tokens = {
-    names.INPUT_TOKENS: "Tokens sent to models, cached ones included.",
-    names.OUTPUT_TOKENS: "Tokens that models answered, reasoning included.",
-    names.CACHE_READ_TOKENS: "Tokens sent to models that were read from their cache.",
-    names.CACHE_WRITE_TOKENS: "Tokens sent to models that were written to their cache.",
-    names.REASONING_TOKENS: "Tokens that models used to reason.",
+_TOKENS = {
+    "input_tokens": (names.INPUT_TOKENS, "Tokens sent to models, cached ones included."),
+    "output_tokens": (names.OUTPUT_TOKENS, "Tokens that models answered, reasoning included."),
+    "cache_read_input_tokens": (names.CACHE_READ_TOKENS, "Tokens that models read from their cache."),
+    "cache_write_input_tokens": (names.CACHE_WRITE_TOKENS, "Tokens that models put in their cache."),
+    "reasoning_output_tokens": (names.REASONING_TOKENS, "Tokens that models used to reason."),
 }
 token_counters = {
-    name: _meter.create_counter(name, "{token}", description) for name, description in tokens.items()
+    field: _meter.create_counter(name, "{token}", description)
+    for field, (name, description) in _TOKENS.items()
 }
+"""By the field of a `Usage`."""
 
 # --- the process and its database -----------------------------------------------------------
 http_duration = _histogram(
@@ -143,6 +145,10 @@ class Bounded:
             return names.OTHER
         self._known.add(value)
         return value
+
+
+agents, models, error_codes = Bounded(100), Bounded(100), Bounded(100)
+"""Labels whose values tenants and providers choose."""
 
 
 def start_at_zero(

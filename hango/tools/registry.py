@@ -23,6 +23,7 @@ from hango.domain.tools import UNKNOWN_TOOL
 from hango.errors import RegistrationError
 from hango.safe_errors import MAX_MESSAGE
 from hango.telemetry import metrics, names
+from hango.telemetry.tool_spans import note_failure
 from hango.threads import FunctionStuckError, Owner, RunInThread, Threads
 from hango.tools.failures import CallFailure, ErrorKind
 from hango.tools.replay import MAY_HAVE, RECORDED, denied, once
@@ -229,6 +230,7 @@ class ToolSet:
     def _report(self, name: str, failure: CallFailure) -> None:
         """Count and log a failure, without arguments, message or unregistered names."""
         label = name if name in self._registered else names.UNKNOWN
+        note_failure(failure.kind.value)
         metrics.tool_errors.add(1, {names.TOOL_NAME: label, names.ERROR_TYPE: failure.kind.value})
         level = logging.WARNING if failure.kind is ErrorKind.EXCEPTION else logging.INFO
         cause = f" ({failure.cause})" if failure.cause else ""

@@ -91,7 +91,7 @@ select head.tenant_id, head.session_id, next.next_due_in
 -- Where a tenant may have $max_running running runs (0: no bound), its claims take turns while there is
 -- room, so that the bound is exact; nothing waits otherwise.
 with head as materialized (
-    select id, tenant_id, state = 'queued'
+    select id, tenant_id, span_id, state = 'queued'
                and coalesce(not_before <= coalesce($now::timestamptz, now()), true) as due
       from runs
      where session_id = $session_id and state in ('queued', 'running')
@@ -108,7 +108,7 @@ with head as materialized (
     update runs
        set state = 'running', owner_id = $owner_id, claim_epoch = claim_epoch + 1,
            lease_expires_at = coalesce($now::timestamptz, now()) + $lease_ttl::interval,
-           not_before = null, waiting_on = null,
+           not_before = null, waiting_on = null, span_id = $span_id,
            started_at = coalesce(started_at, $now::timestamptz, now())
       from head, room
      where runs.id = head.id and room.left_over
@@ -116,7 +116,7 @@ with head as materialized (
        and coalesce(not_before <= coalesce($now::timestamptz, now()), true)
     returning runs.*
 )
-select head.due and room.left_over as due, claimed.*
+select head.due and room.left_over as due, head.span_id as previous_span_id, claimed.*
   from head, room
   left join claimed on true;
 

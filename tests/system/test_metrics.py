@@ -30,7 +30,7 @@ COUNTERS: Mapping[str, Mapping[str, AbstractSet[str]]] = {
     },
     **{
         name: {"gen_ai_provider_name": {"demo", "openai"}}
-        for name in (names.PROVIDER_RETRIES, *metrics.tokens)
+        for name in (names.PROVIDER_RETRIES, names.INPUT_TOKENS, names.REASONING_TOKENS)
     },
 }
 GAUGES = [names.RUNS_BY_STATE, names.RUN_QUEUE_DEPTH, names.POOL_SIZE, names.POOL_IN_USE]
