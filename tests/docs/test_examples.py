@@ -15,9 +15,10 @@ EXAMPLES = Path(__file__).parents[2] / "docs/examples"
 
 def run(name: str, **settings: str) -> tuple[str, str]:
     """Run an example; return what it prints, on standard output and on standard error."""
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("HANGO_")}
     done = subprocess.run(
         [sys.executable, "-W", "error::DeprecationWarning:__main__", str(EXAMPLES / name)],
-        env=os.environ | settings,
+        env=inherited | settings,
         capture_output=True,
         text=True,
         check=False,

@@ -366,7 +366,7 @@ async def test_messages_that_the_database_lost_are_forgotten(
     world: SeededTenant, nursery: trio.Nursery, appended: int
 ) -> None:
     """R-F12: after a failover that lost commits the model sees what is stored."""
-    provider = FakeProvider([text("one"), text("lost"), text("three")])
+    provider = FakeProvider([text("one"), call("unknown"), text("lost"), text("three")])
     on = await make_session_bench(world, nursery, builder_for(provider))
     await on.execute("first")
     lost = await on.execute("lost")
