@@ -22,6 +22,7 @@ from hango.store.visibility import visibility
 INSERT_SESSION = QUERIES["insert_session"]
 GET_SESSION = QUERIES["get_session"]
 LIST_SESSIONS = QUERIES["list_sessions"]
+LIST_OWN_SESSIONS = QUERIES["list_own_sessions"]
 LIST_MESSAGES = QUERIES["list_messages"]
 LOCK_SESSION = QUERIES["lock_session"]
 INSERT_MESSAGE = QUERIES["insert_message"]
@@ -67,7 +68,8 @@ class Sessions:
         self, scope: Scope, *, before: UUID | None = None, limit: int = 50
     ) -> Sequence[Session]:
         """Return up to *limit* sessions older than *before*, newest first."""
-        found = await self._pool.rows(LIST_SESSIONS, before=before, limit=limit, **visibility(scope))
+        query = LIST_SESSIONS if scope.role.administers else LIST_OWN_SESSIONS
+        found = await self._pool.rows(query, before=before, limit=limit, **visibility(scope))
         return [rows.session(row) for row in found]
 
     async def messages(

@@ -11,7 +11,7 @@ with fence as materialized (
     select id
       from runs
      where id = $run_id
-       and owner_id = $owner_id and claim_epoch = $claim_epoch and state = 'running'
+       and owner_id = $owner_id and claim_epoch = $claim_epoch
        and resume_turn = $turn - 1
        for no key update
 )
@@ -31,7 +31,7 @@ with fence as materialized (
     select id
       from runs
      where id = $run_id
-       and owner_id = $owner_id and claim_epoch = $claim_epoch and state = 'running'
+       and owner_id = $owner_id and claim_epoch = $claim_epoch
        and resume_turn = $turn - 1
        for no key update
 )

@@ -8,7 +8,7 @@ with beaten as (
         on conflict (id) do update set beat_at = now(), ended_at = null
 )
 select tenant_id, lane, state, count(*) as runs
-  from (select tenant_id, lane, state from runs where state in ('queued', 'running') limit 100000) as live
+  from (select tenant_id, lane, state from runs where finished_at is null limit 100000) as live
  group by tenant_id, lane, state;
 
 -- name: end_process

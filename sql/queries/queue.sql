@@ -1,10 +1,15 @@
 -- Runs as the workers see them: the queue, the lease, the sweep.
 -- Statements on leases are single statements, since now() is the start of the transaction.
+-- A run that is known by its id is never also tested for a live state: Postgres could then read a partial
+-- index of such runs whole instead, which it takes for empty if it last looked while nothing ran.  What is
+-- tested says the same by the constraints on runs: an owner is there exactly while a run is running, and
+-- finished_at exactly once it has ended.
 
 -- part: next_head
 -- The tenant's oldest head that is due, after the run "last".  No more than 20000 queued runs are read for
 -- it, however many wait behind heads that are running or backed off: what lies beyond is found once these
--- have moved on, and is notified meanwhile.  A running run is the first of its line, so "ahead" finds it, too.
+-- have moved on, and is notified meanwhile.  A running run is the first of its line.  Written as "<=", since
+-- Postgres takes "=" to be true of so few that it would read and sort all that the tenant has queued.
 select id, session_id
   from (select id, session_id, session_seq, not_before
           from runs
@@ -12,10 +17,11 @@ select id, session_id
          order by id
          limit 20000) as oldest
  where coalesce(not_before <= coalesce($now::timestamptz, now()), true)
-   and not exists (select from runs as ahead
-                    where ahead.session_id = oldest.session_id
-                      and ahead.state in ('queued', 'running')
-                      and ahead.session_seq < oldest.session_seq)
+   and session_seq <= (select first.session_seq
+                         from runs as first
+                        where first.session_id = oldest.session_id and first.finished_at is null
+                        order by first.session_seq
+                        limit 1)
  order by id
  limit 1;
 
@@ -72,7 +78,7 @@ with head as (
     select tenant_id, session_id, state, not_before,
            coalesce(not_before <= coalesce($now::timestamptz, now()), true) as due
       from runs
-     where session_id = $session_id and state in ('queued', 'running')
+     where session_id = $session_id and finished_at is null
      order by state = 'queued', session_seq
      limit 1
 ), next as (
@@ -94,7 +100,7 @@ with head as materialized (
     select id, tenant_id, span_id, state = 'queued'
                and coalesce(not_before <= coalesce($now::timestamptz, now()), true) as due
       from runs
-     where session_id = $session_id and state in ('queued', 'running')
+     where session_id = $session_id and finished_at is null
      order by state = 'queued', session_seq
      limit 1
 ), room as materialized (
@@ -112,7 +118,7 @@ with head as materialized (
            started_at = coalesce(started_at, $now::timestamptz, now())
       from head, room
      where runs.id = head.id and room.left_over
-       and state = 'queued'
+       and num_nonnulls(owner_id, finished_at) = 0
        and coalesce(not_before <= coalesce($now::timestamptz, now()), true)
     returning runs.*
 )
@@ -139,7 +145,7 @@ with released as (
                               then coalesce($now::timestamptz, now()) end,
            owner_id = null, lease_expires_at = null, last_owner_id = owner_id
      where id = $run_id
-       and owner_id = $owner_id and claim_epoch = $claim_epoch and state = 'running'
+       and owner_id = $owner_id and claim_epoch = $claim_epoch
     returning session_id, id, tenant_id
 )
 select pg_notify('hango', concat_ws(' ', session_id, id, tenant_id)) as notified from released;
@@ -154,7 +160,7 @@ with mine as materialized (
     select runs.id
       from runs
       join mine on mine.run_id = runs.id and mine.claim_epoch = runs.claim_epoch
-     where owner_id = $owner_id and state = 'running'
+     where owner_id = $owner_id
      order by runs.id
        for no key update of runs skip locked
 ), renewed as (
@@ -172,7 +178,7 @@ select mine.run_id, mine.claim_epoch,
   from mine
   left join renewed on renewed.id = mine.run_id and renewed.claim_epoch = mine.claim_epoch
   left join runs on runs.id = mine.run_id and runs.claim_epoch = mine.claim_epoch
-                and runs.owner_id = $owner_id and runs.state = 'running';
+                and runs.owner_id = $owner_id;
 
 -- name: reclaim_lapsed_runs
 -- Take back a page of runs whose lease has lapsed.  A cancelled one ends so; one that has not

@@ -15,7 +15,7 @@ with numbered as (
        set next_run_seq = next_run_seq + 1
      where id = $session_id
        and (select count(*) from runs
-             where session_id = $session_id and state in ('queued', 'running')) < $max_live
+             where session_id = $session_id and finished_at is null) < $max_live
        and ($tenant_runs::bigint = 0
             or (select count(*)
                   from (select from runs
@@ -39,7 +39,7 @@ select created.*, pg_notify('hango', concat_ws(' ', session_id, id, tenant_id)) 
 
 -- name: count_live_runs
 -- Of a session, after insert_run came to no row and under the same lock.
-select count(*) as live from runs where session_id = $session_id and state in ('queued', 'running');
+select count(*) as live from runs where session_id = $session_id and finished_at is null;
 
 -- part: visible_run
 visible(runs.tenant_id, runs.session_created_by, $tenant_id, $user_id, $sees_all);
@@ -132,7 +132,7 @@ with target as materialized (
            cancel_requested_at = coalesce($now::timestamptz, now())
       from target
      where runs.id = target.id
-       and (state = 'queued' or state = 'running' and cancel_requested_at is null)
+       and num_nonnulls(finished_at, cancel_requested_at) = 0
     returning runs.*
 ), audited as (
     insert into audit_events (id, tenant_id, actor_id, action, target_kind, target_id, detail, trace_id)

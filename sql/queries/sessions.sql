@@ -26,7 +26,17 @@ select *
 select *
   from sessions
  where visible(tenant_id, created_by, $tenant_id, $user_id, $sees_all)
-   and ($before::uuid is null or id < $before)
+   and id < coalesce($before::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+ order by id desc
+ limit $limit;
+
+-- name: list_own_sessions
+-- Those that a member created: a statement of its own, so that it walks an index of theirs.
+select *
+  from sessions
+ where tenant_id = $tenant_id and created_by = $user_id
+   and visible(tenant_id, created_by, $tenant_id, $user_id, $sees_all)
+   and id < coalesce($before::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
  order by id desc
  limit $limit;
 
@@ -69,7 +79,7 @@ with bumped as (
        set last_seq = last_seq + 1
      where id = $session_id
        and not exists (select from runs
-                        where session_id = $session_id and state in ('queued', 'running'))
+                        where session_id = $session_id and finished_at is null)
     returning id, tenant_id, last_seq
 ), created as (
     insert into messages (id, tenant_id, session_id, seq, role, content)

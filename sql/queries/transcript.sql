@@ -169,7 +169,7 @@ with fence as (
            missing_since = coalesce(missing_since, $now::timestamptz, now()),
            waiting_on = $waiting_on
      where id = $run_id
-       and owner_id = $owner_id and claim_epoch = $claim_epoch and state = 'running'
+       and owner_id = $owner_id and claim_epoch = $claim_epoch
        and lease_expires_at > coalesce($now::timestamptz, now())
        and coalesce(missing_since, $now::timestamptz, now()) > coalesce($now::timestamptz, now()) - $grace::interval
     returning id, tenant_id, session_id, state
@@ -182,7 +182,7 @@ update runs
    set lease_expires_at = least(lease_expires_at,
                                 coalesce($now::timestamptz, now()) - interval '1 millisecond')
  where id = $run_id
-   and owner_id = $owner_id and claim_epoch = $claim_epoch and state = 'running'
+   and owner_id = $owner_id and claim_epoch = $claim_epoch
 returning id;
 
 -- name: read_run_status

@@ -140,6 +140,7 @@ async def take_over(fetch: Fetch, claim: Claim, successor: str) -> None:
             session_id=claim.run.session_id,
             owner_id=owners[successor],
             lease_ttl=timedelta(seconds=90),
+            span_id="c1a1" * 4,
         )
         assert claimed[0]["id"] == claim.run.id
 
