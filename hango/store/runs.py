@@ -13,10 +13,8 @@ from uuid import UUID
 import attrs
 
 from hango.codec import blocks_to_json, dump_json
-from hango.db.connections import Connection
 from hango.db.pool import Pool
-from hango.db.queries import QUERIES, Row
-from hango.db.units import execute
+from hango.db.queries import QUERIES
 from hango.domain import Block, Run, RunState, Scope, new_id, time_of_id
 from hango.errors import HangoError, KeyReused, NotFound, SessionQueueFull, TenantQueueFull
 from hango.store import rows
@@ -24,10 +22,7 @@ from hango.store.bounds import UNBOUNDED, StoreBounds
 from hango.store.pages import MAX_PAGE_BYTES, Page
 from hango.store.visibility import visibility
 
-LOCK_SESSION = QUERIES["lock_session"]
-FIND_KEYED_RUN = QUERIES["find_keyed_run"]
 INSERT_RUN = QUERIES["insert_run"]
-COUNT_LIVE_RUNS = QUERIES["count_live_runs"]
 GET_RUN = QUERIES["get_run"]
 LIST_SESSION_RUNS = QUERIES["list_session_runs"]
 LIST_TENANT_RUNS = QUERIES["list_tenant_runs"]
@@ -42,71 +37,6 @@ class Created:
 
     run: Run
     replayed: bool
-
-
-@attrs.frozen
-class _NewRun:
-    """A run that is asked for."""
-
-    scope: Scope
-    session_id: UUID
-    input: tuple[Block, ...]
-    bounds: StoreBounds
-    max_live: int
-    request_trace: str | None
-    key: str | None = None
-
-    async def insert(self, connection: Connection) -> Created:
-        """Insert the run under its session's lock, in one transaction (asyncio)."""
-        input_json = dump_json(blocks_to_json(self.input))
-        digest = hashlib.sha256(input_json.encode()).digest()
-        async with connection.transaction():
-            seen = visibility(self.scope)
-            if not await execute(connection, LOCK_SESSION, session_id=self.session_id, **seen):
-                raise NotFound("there is no such session")
-            if self.key is not None and (earlier := await self._find(connection, self.key)):
-                if earlier["request_sha256"] != digest:
-                    raise KeyReused("this key came with another input before")
-                return Created(rows.run(earlier), replayed=True)
-            return Created(await self._insert_next(connection, input_json, digest), replayed=False)
-
-    async def _find(self, connection: Connection, key: str) -> Row | None:
-        found = await execute(
-            connection,
-            FIND_KEYED_RUN,
-            tenant_id=self.scope.tenant_id,
-            user_id=self.scope.user_id,
-            session_id=self.session_id,
-            idempotency_key=key,
-        )
-        return found[0] if found else None
-
-    async def _insert_next(self, connection: Connection, input_json: str, digest: bytes) -> Run:
-        created = await execute(
-            connection,
-            INSERT_RUN,
-            session_id=self.session_id,
-            run_id=new_id(),
-            user_id=self.scope.user_id,
-            input=input_json,
-            max_live=self.max_live,
-            tenant_runs=self.bounds.tenant_runs,
-            trace_id=_new_trace_id(),
-            request_trace=self.request_trace,
-            idempotency_key=self.key,
-            request_sha256=None if self.key is None else digest,
-            audit_id=new_id(),
-        )
-        if not created:
-            raise await self._refusal(connection)
-        return rows.run(created[0])
-
-    async def _refusal(self, connection: Connection) -> HangoError:
-        """Return which bound was reached."""
-        counted = await execute(connection, COUNT_LIVE_RUNS, session_id=self.session_id)
-        if counted[0]["live"] >= self.max_live:
-            return SessionQueueFull(f"the session has {self.max_live} runs queued or running")
-        return TenantQueueFull(f"the tenant has {self.bounds.tenant_runs} runs queued or running")
 
 
 @attrs.define
@@ -141,8 +71,7 @@ class Runs:
             SessionQueueFull: the session has *max_live* live runs.
             TenantQueueFull: all sessions of the tenant together have as many as `StoreBounds` says.
         """
-        new = _NewRun(scope, session_id, input, self._bounds, max_live, request_trace)
-        return (await self._pool.unit(new.insert)).run
+        return (await self._insert(scope, session_id, input, None, max_live, request_trace)).run
 
     async def create_once(
         self,
@@ -161,8 +90,48 @@ class Runs:
         Raises:
             KeyReused: *key* named a request of another input.
         """
-        new = _NewRun(scope, session_id, input, self._bounds, max_live, request_trace, key)
-        return await self._pool.unit(new.insert)
+        return await self._insert(scope, session_id, input, key, max_live, request_trace)
+
+    async def _insert(
+        self,
+        scope: Scope,
+        session_id: UUID,
+        wanted: tuple[Block, ...],
+        key: str | None,
+        max_live: int,
+        request_trace: str | None,
+    ) -> Created:
+        """Insert a run, or find it by its key, in one statement."""
+        input_json = dump_json(blocks_to_json(wanted))
+        digest = None if key is None else hashlib.sha256(input_json.encode()).digest()
+        answer = await self._pool.write(
+            INSERT_RUN,
+            session_id=session_id,
+            run_id=new_id(),
+            input=input_json,
+            max_live=max_live,
+            tenant_runs=self._bounds.tenant_runs,
+            trace_id=_new_trace_id(),
+            request_trace=request_trace,
+            idempotency_key=key,
+            request_sha256=digest,
+            audit_id=new_id(),
+            **visibility(scope),
+        )
+        if not answer:
+            raise NotFound("there is no such session")
+        found = answer[0]
+        if found["id"] is None:
+            raise self._refusal(found["live"], max_live)
+        if found["replayed"] and found["request_sha256"] != digest:
+            raise KeyReused("this key came with another input before")
+        return Created(rows.run(found), replayed=found["replayed"])
+
+    def _refusal(self, live: int, max_live: int) -> HangoError:
+        """Return which bound was reached, by a session with *live* live runs."""
+        if live >= max_live:
+            return SessionQueueFull(f"the session has {max_live} runs queued or running")
+        return TenantQueueFull(f"the tenant has {self._bounds.tenant_runs} runs queued or running")
 
     async def get(self, scope: Scope, run_id: UUID) -> Run:
         """Return one run.

@@ -7,6 +7,8 @@ session's limit and wrote the audit event; nothing here executes it.  Visibility
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import attrs
 import trio
 from quart import Response, request
@@ -112,29 +114,37 @@ class RunRoutes:
     )
     async def create_run(self, session_id: str) -> Response:
         """Queue a run."""
-        session = await self.sessions.get(scope(), read_id(session_id))
-        key = read_idempotency_key(request.headers)
-        if key is None and self.draining.is_set():
-            raise ApiError(DRAINING)
-        body = await read_body(NewRunBody)
-        created = await self._create(session, body.input, key)
+        of = read_id(session_id)
+        try:
+            body, key = await self._read_new_run()
+        except Exception:  # 404 comes first, whatever else is wrong
+            await self.sessions.get(scope(), of)
+            raise
+        created = await self._create(of, body.input, key)
         headers = {"Location": f"/v1/runs/{created.run.id}"}
         if created.replayed:
             headers["Idempotency-Replayed"] = "true"
         return json_response(RunJson.of(created.run), 202, headers)
 
-    async def _create(self, session: Session, wanted: tuple[Block, ...], key: str | None) -> Created:
+    async def _read_new_run(self) -> tuple[NewRunBody, str | None]:
+        """Read what is asked for, and by which key."""
+        key = read_idempotency_key(request.headers)
+        if key is None and self.draining.is_set():
+            raise ApiError(DRAINING)
+        return await read_body(NewRunBody), key
+
+    async def _create(self, session_id: UUID, wanted: tuple[Block, ...], key: str | None) -> Created:
         trace = read_trace(request.headers)
         if key is None:
             run = await self.runs.create(
-                scope(), session.id, wanted, max_live=self.max_live, request_trace=trace
+                scope(), session_id, wanted, max_live=self.max_live, request_trace=trace
             )
             return Created(run, replayed=False)
         # While draining no new run is taken, but one that exists is still found by its key.
         room = 0 if self.draining.is_set() else self.max_live
         try:
             return await self.runs.create_once(
-                scope(), session.id, wanted, key=key, max_live=room, request_trace=trace
+                scope(), session_id, wanted, key=key, max_live=room, request_trace=trace
             )
         except SessionQueueFull:
             if room:

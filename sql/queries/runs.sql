@@ -1,27 +1,36 @@
 -- Runs as their users see them: create, read, cancel.
 
--- name: find_keyed_run
--- Under lock_session, so that of two requests with one key the second finds the first one's run.
-select *
-  from runs
- where tenant_id = $tenant_id and created_by = $user_id and session_id = $session_id
-   and idempotency_key = $idempotency_key;
-
 -- name: insert_run
--- Under lock_session, so the session's count is exact.  No row when the session has $max_live live runs,
--- or its tenant $tenant_runs (0: no bound): that count does not see those being inserted meanwhile.
-with numbered as (
+-- Put a run at the end of its session's line, or find the one that its key stands for.  Whoever adds to a
+-- session queues at its row; what is counted and found then is read by volatile functions, which see what
+-- was committed during the wait.  No row when the session cannot be seen.  No run in it when the session
+-- has $max_live live runs, or its tenant $tenant_runs (0: no bound): that count does not see those being
+-- inserted meanwhile.
+with held as materialized (
+    select id
+      from sessions
+     where id = $session_id
+       and visible(tenant_id, created_by, $tenant_id, $user_id, $sees_all)
+       for no key update
+), line as materialized (
+    select held.id, count_live_runs(held.id) as live from held
+), earlier as materialized (
+    select earlier.*
+      from held, find_keyed_run($tenant_id, $user_id, held.id, $idempotency_key) as earlier
+     where $idempotency_key::text is not null
+), numbered as (
     update sessions
        set next_run_seq = next_run_seq + 1
-     where id = $session_id
-       and (select count(*) from runs
-             where session_id = $session_id and finished_at is null) < $max_live
+      from line
+     where sessions.id = line.id
+       and line.live < $max_live
+       and not exists (select from earlier)
        and ($tenant_runs::bigint = 0
             or (select count(*)
                   from (select from runs
                          where runs.tenant_id = sessions.tenant_id and state in ('queued', 'running')
                          limit $tenant_runs) as live) < $tenant_runs)
-    returning *
+    returning sessions.*
 ), created as (
     insert into runs (id, tenant_id, session_id, session_created_by, agent_id, created_by, session_seq,
                       input, trace_id, request_trace, idempotency_key, request_sha256)
@@ -35,11 +44,13 @@ with numbered as (
            jsonb_build_object('agent_id', agent_id, 'session_id', session_id, 'lane', lane), trace_id
       from created
 )
-select created.*, pg_notify('hango', concat_ws(' ', session_id, id, tenant_id)) as notified from created;
-
--- name: count_live_runs
--- Of a session, after insert_run came to no row and under the same lock.
-select count(*) as live from runs where session_id = $session_id and finished_at is null;
+select line.live, run.*,
+       case when not run.replayed
+            then pg_notify('hango', concat_ws(' ', run.session_id, run.id, run.tenant_id)) end as notified
+  from line
+  left join (select created.*, false as replayed from created
+             union all
+             select earlier.*, true from earlier) as run on true;
 
 -- part: visible_run
 visible(runs.tenant_id, runs.session_created_by, $tenant_id, $user_id, $sees_all);

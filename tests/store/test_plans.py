@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import cast
@@ -10,7 +11,7 @@ from typing import cast
 import pytest
 
 from hango.db.connections import Connection
-from hango.db.queries import QUERIES
+from hango.db.queries import QUERIES, Query, parse
 from hango.domain import JsonObject, Session, new_id
 from hango.testing.plugin import SeededTenant, sql
 
@@ -67,7 +68,7 @@ _LISTS = {
     "list_sessions": {"sessions_tenant_id_id_key"},
     "list_own_sessions": {"sessions_creator_idx"},
 }
-# Each index that is no constraint's, with a statement that reads it.
+# Each index that is no constraint's, with a statement or a function that reads it.
 _READ_BY = {
     "api_keys_user_idx": "lock_valid_keys",
     "audit_events_tenant_idx": "list_audit_events",
@@ -205,7 +206,7 @@ async def _plans(
         await connection.execute("set plan_cache_mode = force_generic_plan;" + settings)
         plans = {}
         for name in queries:
-            query = QUERIES[name]
+            query = QUERIES.get(name) or await _function(connection, name)
             given = ", ".join(_quoted(values[parameter]) for parameter in query.parameters)
             await connection.execute(f"prepare {name} as {query.sql}")
             plan = await connection.fetchval(
@@ -216,6 +217,17 @@ async def _plans(
         return plans
 
     return await world.pool.unit(explain)
+
+
+async def _function(connection: Connection, name: str) -> Query:
+    """Read a function of the schema as a statement."""
+    found = await connection.fetchrow(
+        "select prosrc, proargnames from pg_proc where proname = $1", name
+    )
+    assert found is not None, name
+    names = rf"\b({'|'.join(found['proargnames'])})\b"
+    text = re.sub(names, lambda argument: f"${argument[0]}", found["prosrc"])
+    return next(parse(f"-- name: {name}\n{text}"))
 
 
 def _quoted(value: object) -> str:

@@ -12,7 +12,7 @@ from hango.db.pool import Pool, open_pool
 from hango.domain import Role, Run, RunState, Session, TextBlock, new_id
 from hango.errors import NotFound, SessionBusy, SessionQueueFull, TenantQueueFull
 from hango.store.bounds import StoreBounds
-from hango.store.runs import Runs
+from hango.store.runs import Created, Runs
 from hango.testing.plugin import SeededTenant, make_seeded_tenant, sql
 
 from support.locks import row_held, until_waiting
@@ -74,6 +74,24 @@ async def cap_of_three(world: SeededTenant) -> None:
     assert outcomes.count(Run) == 3
     assert outcomes.count(SessionQueueFull) == 37
     assert await count_runs(world) == 3
+
+
+async def test_requests_of_one_key_that_wait_together_get_one_run(world: SeededTenant) -> None:
+    """The one that comes first creates it, and fills the session; the others find it all the same."""
+    session, runs = await world.session(), Runs(world.pool)
+    created: list[Created] = []
+
+    async def post() -> None:
+        once = runs.create_once(world.scope(), session.id, (TextBlock("hi"),), key="k", max_live=1)
+        created.append(await once)
+
+    async with trio.open_nursery() as nursery, row_held(world.pool, "sessions", session.id):
+        for _ in range(5):
+            nursery.start_soon(post)
+        await until_waiting(world.pool, 5)
+    assert len({one.run.id for one in created}) == 1
+    assert sorted(one.replayed for one in created) == [False, True, True, True, True]
+    assert await count_runs(world) == 1
 
 
 @pytest.mark.rule(6)

@@ -24,7 +24,7 @@ Work: TypeAlias = Callable[[Connection], Awaitable[Rows]]
 Hop: TypeAlias = Callable[[Work], Awaitable[Rows]]
 """Runs a unit of work on a connection of the pool's."""
 
-_OF_OTHERS = {"cancel_run"}  # written for whoever asks for it, not by an execution
+_OF_OTHERS = {"cancel_run", "insert_run"}  # written for whoever asks for it, not by an execution
 
 
 @attrs.frozen

@@ -54,7 +54,7 @@ class Meter:
 async def test_a_run_costs_the_database_what_it_must(
     world: SeededTenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One transaction to create, a claim, three reads, two writes a tool turn, and one for the end.
+    """One write to create, a claim, three reads, two writes a tool turn, and one for the end.
 
     The second run costs no more for the history it follows: the actor keeps its transcript, and
     reads only what its own last write stored.
@@ -71,7 +71,7 @@ async def test_a_run_costs_the_database_what_it_must(
             await trio.testing.wait_all_tasks_blocked(0.05)
             del meter.counts["get_run"]  # the test's own
             assert (ended.state, ended.iterations) == (RunState.SUCCEEDED, TOOL_TURNS + 1)
-            assert meter.counts.pop("transaction") == 1
+            assert meter.counts.pop("insert_run") == 1
             assert meter.counts.pop("claim_next_run") == 1
             assert meter.counts.pop("append_messages") == TOOL_TURNS
             assert meter.counts.pop("end_turn") == TOOL_TURNS
