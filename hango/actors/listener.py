@@ -26,10 +26,14 @@ _log = logging.getLogger(__name__)
 
 
 class NotificationHandler(Protocol):
-    """What the notifications are for; neither method blocks."""
+    """What the notifications are for; no method blocks."""
 
     def on_notification(self, notification: Notification) -> None:
         """Act on one notification."""
+        ...
+
+    def on_cut_off(self) -> None:
+        """Notifications are not received until `on_missed` is called."""
         ...
 
     def on_missed(self) -> None:
@@ -51,6 +55,7 @@ async def listen(pool: Pool, handler: NotificationHandler) -> None:
                     else:
                         handler.on_notification(notification)
         except StoreUnavailable as error:
+            handler.on_cut_off()
             _log.warning("notifications cannot be received: %s", error)
         await trio.sleep(backoff.pause())
 

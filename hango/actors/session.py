@@ -11,7 +11,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import attrs
 import trio
@@ -36,6 +36,14 @@ RELEASE_GRACE = 5.0  # seconds a process that is being stopped gives the databas
 _log = logging.getLogger(__name__)
 
 
+class OnDone(Protocol):
+    """What is called when an execution is over."""
+
+    def __call__(self, *, ended: bool) -> None:
+        """Go on: the run has *ended*, or is to be executed again."""
+        ...
+
+
 @attrs.frozen
 class Execute:
     """Execute one claimed run.
@@ -43,11 +51,11 @@ class Execute:
     Attributes:
         claim: the run, its lease, and the only handle that can write for it.
         on_done: called in the execution's ``finally``, whatever became of the run, so that the slot is
-            freed even if the actor is cancelled.
+            freed even if the actor is cancelled; with whether the run has ended.
     """
 
     claim: Claim
-    on_done: Callable[[], None]
+    on_done: OnDone
 
 
 async def session(
@@ -57,14 +65,15 @@ async def session(
     known: Sequence[Message] = ()
     history = SessionHistory()
     async for message in inbox:
-        claim = message.claim
+        claim, ended = message.claim, False
         try:
             with _observed(claim, events) as trace:
                 execution = _Execution(claim, build, leases, own, trace, known, history)
                 await execution.run(inbox)
+                ended = trace.state is not None and trace.state.terminal
         finally:
             leases.remove(claim.key)
-            message.on_done()
+            message.on_done(ended=ended)
         known = execution.known
 
 

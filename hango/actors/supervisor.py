@@ -111,6 +111,8 @@ class Supervisor:
     _after_poll: Backoff = attrs.field(init=False)  # pauses after polls that failed
     _after_claim: Backoff = attrs.field(init=False)  # pauses after claims that returned nothing
     _poll_at: float = attrs.field(default=-math.inf, init=False)  # when to poll next (trio clock)
+    _listening: bool = attrs.field(default=False, init=False)  # what is queued now is notified
+    _all_known: bool = attrs.field(default=False, init=False)  # the last poll found all there was
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)  # wakes `_serve`
 
     def __attrs_post_init__(self) -> None:
@@ -130,15 +132,20 @@ class Supervisor:
     def on_notification(self, notification: Notification) -> None:
         """A session may have a run to claim, or a run here may have been cancelled."""
         if self._own.take(notification.run_id):
-            return  # the slot that the settle frees polls anyway
+            return  # `_free_slot` goes on with what comes next
         if self._leases.executes(notification.run_id):
             self._leases.renew_soon()  # its answer reports cancels
             return
         self._ready.add(Ready(notification.tenant_id, notification.session_id))
         self._changed.set()
 
+    def on_cut_off(self) -> None:
+        """Poll whenever a slot is free, until notifications are received again."""
+        self._listening = False
+
     def on_missed(self) -> None:
         """Poll for runs to claim, and have the heartbeat report cancels."""
+        self._listening = True
         self.poll_soon()
         self._leases.renew_soon()
 
@@ -167,7 +174,7 @@ class Supervisor:
     async def _poll(self) -> None:
         """Bring the ready queue up to what the table says; not while there is no free slot."""
         asked_at = trio.current_time()
-        self._poll_at = asked_at + self._settings.poll_interval
+        self._poll_at, self._all_known = asked_at + self._settings.poll_interval, False
         if not self._free_slots:
             return
         before = self._ready.ready()
@@ -182,6 +189,7 @@ class Supervisor:
             self.poll_soon(self._after_poll.pause())
             return
         self._after_poll.reset()
+        self._all_known = len(found.heads) < _POLL_LIMIT and not self._queue.max_running
         self._ready.reorder([Ready(*head) for head in found.heads], before)
         self._unconfirmed = [it for it in self._unconfirmed if it.session_id in self._queue.unconfirmed]
         for ready in self._unconfirmed:
@@ -196,6 +204,7 @@ class Supervisor:
         """Try to claim a session's head, and have it executed."""
         claim = None if self._drain.is_set() else await self._try_to_claim(ready.session_id)
         if claim is None:
+            self._all_known = False
             if ready.session_id in self._queue.unconfirmed and ready not in self._unconfirmed:
                 self._unconfirmed.append(ready)
             self._ready.release(ready.session_id)
@@ -217,7 +226,7 @@ class Supervisor:
     def _hand_to_actor(self, claim: Claim) -> bool:
         """Give *claim* to its session's actor; False if there is none that takes it."""
         session_id = claim.run.session_id
-        message = Execute(claim, partial(self._free_slot, session_id))
+        message = Execute(claim, partial(self._free_slot, claim))
         for _ in range(2):  # an actor found may have just ended; one just spawned takes it
             address = self._actors.get(session_id) or self._spawn_actor(session_id)
             try:
@@ -253,10 +262,21 @@ class Supervisor:
         metrics.actors_alive.set(len(self._actors))
         return address
 
-    def _free_slot(self, session_id: UUID) -> None:
-        """End what the session has in progress, and poll for who takes the slot."""
-        self._ready.release(session_id)
-        self.poll_soon()
+    def _free_slot(self, claim: Claim, *, ended: bool = False) -> None:
+        """End what the session has in progress, and poll for who takes the slot if that is not known.
+
+        It is known when the run has *ended* and nothing else waits here: then all that can be claimed
+        is the session's next run, or is notified.  A session that waits may have been served by another
+        process meanwhile, so that it is asked for first.
+        """
+        known = ended and self._listening and self._all_known and not self._ready.ready()
+        if claim.more_in_line:
+            self._ready.add(Ready(claim.run.tenant_id, claim.run.session_id))
+        self._ready.release(claim.run.session_id)
+        if known:
+            self._changed.set()
+        else:
+            self.poll_soon()
 
     async def _release(self, claim: Claim) -> None:
         """Release a claim that nothing here will execute."""
@@ -267,7 +287,7 @@ class Supervisor:
         except StoreError as error:
             _log.warning("a claim could not be released, its lease will lapse: %s", error)
         finally:
-            self._free_slot(claim.run.session_id)
+            self._free_slot(claim)
 
     # --- the end -------------------------------------------------------------------------------
 

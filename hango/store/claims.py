@@ -88,6 +88,7 @@ class Claim:
         links: what its trace refers to.
         cancelled: a cancel was reported.
         draining: the process drains: `end_turn` answers that the run may not go on.
+        more_in_line: another run waited behind it when it was claimed.
     """
 
     _pool: Pool
@@ -96,6 +97,7 @@ class Claim:
     _fence: Fence
     cancelled: bool = False
     draining: bool = False
+    more_in_line: bool = False
     links: TraceLinks = attrs.field(factory=TraceLinks)
 
     @classmethod

@@ -183,13 +183,15 @@ class RunQueue:
                 _count_claim("lost")
             return None
         _count_claim("won")
-        return Claim.of(
+        claim = Claim.of(
             self._pool,
             rows.run(answer),
             lease_ttl=self.lease_ttl,
             asked_at=asked_at,
             links=TraceLinks(answer["request_trace"], answer["previous_span_id"]),
         )
+        claim.more_in_line = answer["more_in_line"]
+        return claim
 
     async def renew(self, claims: Iterable[Claim]) -> Renewal:
         """Renew the leases of *claims* in one statement, on the heartbeat's own connection.

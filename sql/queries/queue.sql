@@ -93,11 +93,12 @@ select head.tenant_id, head.session_id, next.next_due_in
 -- name: claim_next_run
 -- Claim the head of one session's line.  Every claimer aims at the same row, a running one first; the
 -- tests on it are repeated outside, where they are made again after a wait for its lock.
--- One row if the line has a head: the run if it was claimed, and whether it looked claimable.
+-- One row if the line has a head: the run if it was claimed, whether it looked claimable, and whether
+-- there is another behind it.
 -- Where a tenant may have $max_running running runs (0: no bound), its claims take turns while there is
 -- room, so that the bound is exact; nothing waits otherwise.
 with head as materialized (
-    select id, tenant_id, span_id, state = 'queued'
+    select id, tenant_id, session_seq, span_id, state = 'queued'
                and coalesce(not_before <= coalesce($now::timestamptz, now()), true) as due
       from runs
      where session_id = $session_id and finished_at is null
@@ -122,7 +123,10 @@ with head as materialized (
        and coalesce(not_before <= coalesce($now::timestamptz, now()), true)
     returning runs.*
 )
-select head.due and room.left_over as due, head.span_id as previous_span_id, claimed.*
+select head.due and room.left_over as due, head.span_id as previous_span_id, claimed.*,
+       exists (select from runs as next
+                where next.session_id = $session_id and next.finished_at is null
+                  and next.session_seq > head.session_seq) as more_in_line
   from head, room
   left join claimed on true;
 

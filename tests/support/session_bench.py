@@ -49,7 +49,7 @@ class SessionBench:
         """Have *claim* executed; returns what is set when that is over."""
         over = trio.Event()
 
-        def settled() -> None:
+        def settled(*, ended: bool) -> None:  # noqa: ARG001 - as `OnDone` has it
             self.settled += 1
             over.set()
 

@@ -54,7 +54,7 @@ class Meter:
 async def test_a_run_costs_the_database_what_it_must(
     world: SeededTenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One write to create, a claim, three reads, two writes a tool turn, and one for the end.
+    """One write to create, a claim, two reads, two writes a tool turn, and one for the end.
 
     The second run costs no more for the history it follows: the actor keeps its transcript, and
     reads only what its own last write stored.
@@ -76,6 +76,26 @@ async def test_a_run_costs_the_database_what_it_must(
             assert meter.counts.pop("append_messages") == TOOL_TURNS
             assert meter.counts.pop("end_turn") == TOOL_TURNS
             assert meter.counts.pop("settle_run") == 1
-            assert meter.counts.keys() <= {"load_execution", "read_transcript", "list_claimable_heads"}
-            assert meter.counts.total() <= 3
+            assert meter.counts.keys() <= {"load_execution", "read_transcript"}
+            assert meter.counts.total() <= 2
             meter.counts.clear()
+
+
+@pytest.mark.rule(6)
+async def test_the_runs_of_a_line_follow_each_other_without_a_poll(
+    world: SeededTenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that were there when the first one was claimed, and those that came meanwhile."""
+    gate, session = BlockingTool(), await world.session()
+    runs = [await world.run(session), await world.run(session)]
+    async with started_worker(world, FakeProvider(ANSWERS * 4), gate.tool):
+        await gate.entered.wait()
+        await trio.testing.wait_all_tasks_blocked(0.05)  # its poll and sweep at the start are done
+        meter = Meter(world.pool, monkeypatch)
+        runs += [await world.run(session), await world.run(session)]
+        gate.open.set()
+        ended = await until(world, runs)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+    assert {run.state for run in ended} == {RunState.SUCCEEDED}
+    assert meter.counts["claim_next_run"] == 3
+    assert meter.counts["list_claimable_heads"] == 0
