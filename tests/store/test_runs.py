@@ -15,7 +15,7 @@ from hango.store.bounds import StoreBounds
 from hango.store.runs import Created, Runs
 from hango.testing.plugin import SeededTenant, make_seeded_tenant, sql
 
-from support.locks import row_held, until_waiting
+from support.locks import row_held, uncommitted, until_waiting
 
 
 async def count_runs(world: SeededTenant) -> int:
@@ -236,6 +236,31 @@ async def test_messages_cannot_be_added_under_a_live_run(world: SeededTenant) ->
         await world.sessions.add_message(scope, session.id, "user", said)
     await world.runs.cancel(scope, run.id)
     assert (await world.sessions.add_message(scope, session.id, "user", said)).seq == 2
+
+
+async def test_a_message_waits_for_a_run_that_is_being_created(world: SeededTenant) -> None:
+    """It is counted once it is there, though the message was on its way before."""
+    session, scope = await world.session(), world.scope()
+    creating = """
+        with numbered as (
+            update sessions set next_run_seq = 2 returning *
+        )
+        insert into runs (id, tenant_id, session_id, session_created_by, agent_id, created_by,
+                          session_seq, input, trace_id)
+        select id, tenant_id, id, created_by, agent_id, created_by, 1, '[]', repeat('1', 32)
+          from numbered
+    """
+    refused: list[SessionBusy] = []
+
+    async def add() -> None:
+        with pytest.raises(SessionBusy) as raised:
+            await world.sessions.add_message(scope, session.id, "user", (TextBlock("by hand"),))
+        refused.append(raised.value)
+
+    async with trio.open_nursery() as nursery, uncommitted(world.pool, creating):
+        nursery.start_soon(add)
+        await until_waiting(world.pool, 1)
+    assert refused
 
 
 async def test_lists_page_without_gap_or_repeat(world: SeededTenant) -> None:
