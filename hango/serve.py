@@ -25,6 +25,7 @@ from hango.safe_errors import flatten
 from hango.signals import watch_signals
 from hango.store import Stores
 from hango.store.processes import Process
+from hango.telemetry import content
 from hango.telemetry.exporting import Scrape, exporting
 from hango.web.app import WebSettings, create_app
 from hango.web.health import create_health_app
@@ -64,6 +65,7 @@ async def serve(
         open_stores(settings, dsn) as stores,
         observing(stores.pool, process),
     ):
+        content.record(on=settings.trace_content or content.asked_for(environ))
         start_counters(plugins)
         await _Server(settings, plugins, stores, scrape, process.id, welcome).run()
     _log.info("drained")

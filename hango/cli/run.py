@@ -6,9 +6,10 @@ standard error.
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import partial
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import attrs
 import click
@@ -25,6 +26,8 @@ from hango.errors import StoreUnavailable
 from hango.plugins import Plugins
 from hango.signals import watch_signals
 from hango.store import Stores
+from hango.telemetry import content
+from hango.telemetry.exporting import exporting
 from hango.text import printable
 from hango.web.models.responses import RunJson
 
@@ -102,7 +105,12 @@ def _print(ended: Ended, *, as_json: bool) -> None:
 
 
 async def _execute(settings: Settings, plugins: Plugins, dsn: str, request: Request) -> Ended:
-    async with app.open_stores(settings, dsn) as stores, trio.open_nursery() as nursery:
+    content.record(on=settings.trace_content or content.asked_for(os.environ))
+    async with (
+        exporting(os.environ, str(uuid4()), scraped=False),
+        app.open_stores(settings, dsn) as stores,
+        trio.open_nursery() as nursery,
+    ):
         asked_to_end = trio.Event()
         await nursery.start(watch_signals, asked_to_end)
         nursery.start_soon(watchdog.watch, settings.longest_stall, name="watchdog")

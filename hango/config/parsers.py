@@ -141,6 +141,16 @@ def _read_hosts(text: str) -> tuple[str, ...]:
 HOSTS = Parser(_read_hosts, ",".join)
 
 
+def _read_flag(text: str) -> bool:
+    words = {"true": True, "1": True, "false": False, "0": False}
+    if text.lower() not in words:
+        raise ValueError(f"{text!r} must be true or false")
+    return words[text.lower()]
+
+
+FLAG = Parser(_read_flag, lambda value: str(value).lower())
+
+
 def _read_path(text: str) -> Path:
     try:
         return Path(text).expanduser().absolute()

@@ -20,6 +20,7 @@ from hango.config.parsers import (
     BASE_URL,
     BIND,
     DATABASE,
+    FLAG,
     HOSTS,
     MODULES,
     PATH,
@@ -97,6 +98,7 @@ class Settings:
         run_max_reclaims: in a row without progress, before a run fails; 0 is never.
         missing_grace: how long a run waits for a process that has what its agent needs.
         default_provider: of `hango run` and `hango dev`; None chooses by the keys that are set.
+        trace_content: whether spans have prompts, answers, arguments and results.
         log_level: None is info for a server, and warning for the other commands.
     """
 
@@ -157,6 +159,7 @@ class Settings:
 
     log_format: LogFormat = _setting("HANGO_LOG_FORMAT", choice(LogFormat), LogFormat.TEXT)
     log_level: LogLevel | None = _setting("HANGO_LOG_LEVEL", choice(LogLevel), None)
+    trace_content: bool = _setting("HANGO_TRACE_LLM_CONTENT", FLAG, False)
 
     @run_heartbeat_interval.default
     def _third_of_lease(self) -> float:

@@ -132,10 +132,6 @@ class RunTrace:
                 {**self.shared, **attributes.of_model(agent.provider, agent.model)}
             )
 
-    def lease_renewed(self, left: float) -> None:
-        """Record that the lease was renewed; *left* is how many seconds there still were."""
-        self.root.add_event("run.lease_renewed", {"hango.lease.left": left})
-
     def emit(self, event: RunEvent) -> None:
         """Record *event*, and pass it on."""
         self._record(event)

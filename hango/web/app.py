@@ -21,7 +21,7 @@ from hango.web.admin import AuditRoutes, UserRoutes
 from hango.web.agents import AgentRoutes
 from hango.web.auth import AuthRoutes, caller
 from hango.web.denials import Denials
-from hango.web.health import PING_TIMEOUT, HealthRoutes, MetricsRoutes
+from hango.web.health import PING_TIMEOUT, HealthRoutes, MetricsRoutes, note_route
 from hango.web.models.requests import Registered
 from hango.web.openapi import DocumentRoutes
 from hango.web.problem import FORBIDDEN, answer_error, problem_of
@@ -93,6 +93,7 @@ def create_app(
             await denials.denied(caller())
         return answer_error(error)
 
+    app.before_request(note_route)
     app.register_error_handler(Exception, answer)
     app.register_error_handler(HTTPException, answer)
     waiter = RunWaiter(stores.pool, stores.runs, draining)

@@ -14,6 +14,7 @@ from quart import Response, g, request
 from hango.domain import Scope, User
 from hango.errors import Forbidden
 from hango.store.accounts import Accounts
+from hango.web.access import current
 from hango.web.denials import Denials
 from hango.web.models.responses import UserJson
 from hango.web.problem import UNAUTHENTICATED, ApiError
@@ -59,6 +60,8 @@ class AuthRoutes:
     async def require_key(self) -> None:
         """Find the caller; runs before every handler below ``/v1``."""
         g.user = await self._authenticate(request.headers.getlist("Authorization"))
+        if (access := current()) is not None:
+            access.user = g.user
 
     async def _authenticate(self, values: list[str]) -> User:
         match = _BEARER.fullmatch(values[0]) if len(values) == 1 else None

@@ -13,6 +13,7 @@ from werkzeug.exceptions import HTTPException
 
 from hango.db.pool import Pool
 from hango.telemetry.exporting import Scrape
+from hango.web.access import current
 from hango.web.models.responses import StatusJson
 from hango.web.problem import DRAINING, NOT_FOUND, UNAVAILABLE, ApiError, answer_error
 from hango.web.route import Reply, blueprint_of, route
@@ -82,6 +83,12 @@ class MetricsRoutes:
         return Response(text, 200, headers, content_type=content_type)
 
 
+async def note_route() -> None:
+    """Note for the access log which route answers; runs before every handler."""
+    if (access := current()) is not None and request.url_rule is not None:
+        access.route = request.url_rule.rule
+
+
 @attrs.frozen
 class HealthApp:
     """The application behind HANGO_HEALTH_BIND, as `hango.web.server` takes it."""
@@ -98,6 +105,8 @@ def create_health_app(pool: Pool, draining: trio.Event, scrape: Scrape | None) -
     app.config["MAX_CONTENT_LENGTH"] = 0
     app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False
     app.config["RESPONSE_TIMEOUT"] = None
+
+    app.before_request(note_route)
 
     async def answer(error: Exception) -> Response:
         return answer_error(error)

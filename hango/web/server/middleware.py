@@ -15,6 +15,8 @@ from hypercorn.typing import (
 )
 from quart_trio import QuartTrio
 
+from hango.web.access import REQUEST_ID, Access, recorded
+
 
 class RequestGuard:
     """The application as an ASGI callable that is only given what it can process.
@@ -43,7 +45,21 @@ class RequestGuard:
             return
         scope["path"] = _path_of(scope["path"])
         receive, send = _announce_close(scope, receive, send, self._stop)
-        await self._app(scope, _cut_body(receive, self._max_body), send)
+        given = next((value for name, value in scope["headers"] if name.lower() == REQUEST_ID), b"")
+        with recorded(scope["method"], given) as access:
+            await self._app(scope, _cut_body(receive, self._max_body), _note_answer(access, send))
+
+
+def _note_answer(access: Access, send: ASGISendCallable) -> ASGISendCallable:
+    """Return a *send* that notes the status of the answer, and adds the request's id to it."""
+
+    async def send_noting(event: ASGISendEvent) -> None:
+        if event["type"] == "http.response.start":
+            access.status = event["status"]
+            event["headers"] = [*event["headers"], (REQUEST_ID, access.request_id.encode())]
+        await send(event)
+
+    return send_noting
 
 
 def _path_of(target: str) -> str:
