@@ -14,7 +14,7 @@ import click
 
 from hango import signals
 from hango.cli.admin import agent, key, tenant, user
-from hango.cli.maintenance import chaos, config, doctor, migrate
+from hango.cli.maintenance import chaos, config, doctor, migrate, ps
 from hango.cli.run import run
 from hango.cli.serve import dev, serve
 from hango.errors import ConfigError, HangoError, RegistrationError
@@ -35,7 +35,7 @@ def cli() -> None:
     """
 
 
-for _command in (run, dev, serve, migrate, doctor, chaos, config, tenant, user, key, agent):
+for _command in (run, dev, serve, migrate, doctor, ps, chaos, config, tenant, user, key, agent):
     cli.add_command(_command)
 
 

@@ -1,4 +1,4 @@
-"""Commands for operators: `hango migrate`, `doctor`, `config check` and `chaos`."""
+"""Commands for operators: `hango migrate`, `doctor`, `ps`, `config check` and `chaos`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from hango.config import LogLevel, effective
 from hango.db import migrations
 from hango.store import Stores
 from hango.store.invariants import STUCK_AFTER, Violation, check
+from hango.store.processes import Processes, SeenProcess
 
 VIOLATIONS_FOUND = 1  # exit code of `hango doctor`
 
@@ -77,6 +78,31 @@ def _print(found: Sequence[Violation], *, as_json: bool) -> None:
         click.echo(f"{violation.check}: session {violation.session_id}{run}: {violation.what}")
     if not found:
         click.echo("no violations")
+
+
+@click.command()
+@click.option("--hours", type=float, default=24.0, show_default=True, help="How far back to look.")
+@as_json
+def ps(*, hours: float, as_json: bool) -> None:
+    """List the processes of the database: the id that runs have as owner, host, pid and role.
+
+    A process that is gone ended without saying so; its runs are taken back when their leases lapse.
+    """
+
+    async def look(stores: Stores) -> Sequence[SeenProcess]:
+        return await Processes(stores.pool).list(hours=hours)
+
+    found = app.with_stores(start(LogLevel.WARNING), look)
+    if as_json:
+        click.echo(json.dumps({"data": [attrs.asdict(process) for process in found]}, default=str))
+        return
+    for process in found:
+        state = "alive" if process.alive else "ended" if process.ended_at else "gone"
+        click.echo(
+            f"{process.id} {state} {process.role} host {process.host} pid {process.pid} runs"
+            f" {process.running}/{process.workers} since {time_to_json(process.started_at)}"
+            f" last seen {time_to_json(process.beat_at)} hango {process.version}"
+        )
 
 
 @click.group()

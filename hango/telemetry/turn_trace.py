@@ -135,6 +135,7 @@ class TurnTrace:
 
     def retry(self, code: str, *, broke_off: bool) -> None:
         """The call failed and is made again, by the provider's *code*."""
+        code = code if is_api_name(code) else names.OTHER  # a server may answer any text as its code
         label = metrics.error_codes.of(code)
         metrics.provider_retries.add(1, {names.PROVIDER: self.provider, names.ERROR_TYPE: label})
         if (chat := self._chat) is not None:

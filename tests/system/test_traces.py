@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from hango.agent import model_call
 from hango.domain import Effects, Gate, Result, RunState, TextBlock, Usage
 from hango.errors import ProviderError
-from hango.telemetry import names
+from hango.telemetry import content, names
 from hango.testing import Answer, FakeProvider, answer, broken, call, failing, text
 from hango.testing.plugin import SeededTenant, make_seeded_tenant
 from hango.tools import tool
@@ -97,7 +97,7 @@ async def test_every_end_of_a_run_is_a_whole_tree(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """G01: one root, a chain for each turn, below it the model call and the tools; all are ended."""
+    """G01, G02: one root, a chain for each turn, below it the calls; all are ended."""
     monkeypatch.setattr(model_call, "FIRST_DELAY", 0.0)
     answers, expected = CASES[case]
     settings = attrs.evolve(SETTINGS, max_iterations=2)
@@ -285,6 +285,42 @@ async def test_a_gate_that_rejects_is_an_event_of_its_turn(world: SeededTenant) 
         f"{CHAIN} +gate.passed",
         CHAT,
     ]
+
+
+@pytest.mark.parametrize("is_recorded", [False, True])
+async def test_content_is_in_spans_only_if_it_is_asked_for(
+    world: SeededTenant, *, is_recorded: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A marker in prompt, answer, arguments, result, name of a tool and error; and in no log line."""
+
+    @tool(effects=Effects.READ_ONLY)
+    async def echo(said: str) -> Result:
+        """Return what was said as an error."""
+        return Result(said, is_error=True)
+
+    answers = [
+        answer(text("MARKER"), call("echo", {"said": "MARKER"}), call("MARKER", {"MARKER": 1})),
+        failing(ProviderError("MARKER", code="MARKER x")),
+    ]
+    content.record(on=is_recorded)
+    try:
+        with recorded() as spans:
+            async with started_worker(world, FakeProvider(answers), echo):
+                run = await world.run(await world.session(), "MARKER")
+                await until(world, [run])
+    finally:
+        content.record(on=False)
+    exported = "".join(span.to_json() for span in spans)
+    assert ("MARKER" in exported) is is_recorded
+    if is_recorded:
+        assert {"gen_ai.input.messages", "gen_ai.output.messages"} <= _attributes(spans, "chat")
+        assert "gen_ai.tool.call.result" in _attributes(spans, "execute_tool")
+    else:
+        assert not [line for line in caplog.records if "MARKER" in f"{line.getMessage()} {vars(line)}"]
+
+
+def _attributes(spans: Sequence[ReadableSpan], kind: str) -> set[str]:
+    return {name for span in spans if span.name.startswith(kind) for name in span.attributes or {}}
 
 
 def _id(spans: Sequence[ReadableSpan], line: str) -> str:
