@@ -6,6 +6,7 @@ worker counts its own deadline from before it asked, so it always stops first.
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Iterable
 from datetime import timedelta
@@ -16,11 +17,14 @@ import trio
 
 from hango.db.pool import Pool
 from hango.db.queries import QUERIES, Row
+from hango.domain import ErrorCode, RunState
 from hango.errors import NotSent, StoreUnavailable, UniqueViolation
 from hango.store import rows
 from hango.store.claims import Claim, ClaimKey, TraceLinks
 from hango.store.lease import MARGIN
-from hango.telemetry import metrics, names
+from hango.telemetry import logs, metrics, names
+
+_log = logging.getLogger(__name__)
 
 LIST_CLAIMABLE_HEADS = QUERIES["list_claimable_heads"]
 FIND_CLAIMABLE_HEAD = QUERIES["find_claimable_head"]
@@ -228,10 +232,23 @@ class RunQueue:
                 now=self._pool.now(),
             )
             for row in page:
-                metrics.run_reclaimed.add(1, {names.OUTCOME: row["state"]})
+                _note_reclaimed(row)
             total += len(page)
             if len(page) < _SWEEP_PAGE:
                 return total
+
+
+def _note_reclaimed(row: Row) -> None:
+    """Count a run that was taken back; one that ended by it has no other process to say so."""
+    state = RunState(row["state"])
+    metrics.run_reclaimed.add(1, {names.OUTCOME: state.value})
+    if not state.terminal:
+        return
+    error = {names.ERROR_TYPE: ErrorCode.CRASH_LOOP.value} if state is RunState.FAILED else {}
+    metrics.run_ended.add(1, {names.STATE: state.value, **error})
+    with logs.bind(run_id=row["id"]):
+        level = logging.WARNING if error else logging.INFO
+        _log.log(level, "the run is %s, since its lease had lapsed", state, extra=error)
 
 
 def _new_span_id() -> str:

@@ -38,7 +38,7 @@ run_reclaimed = _meter.create_counter(
     names.RUN_RECLAIMED, "{run}", "Runs whose lease had lapsed, by the state they were put into."
 )
 run_ended = _meter.create_counter(
-    names.RUN_ENDED, "{run}", "Runs that ended here, by state and, if they failed, by error code."
+    names.RUN_ENDED, "{run}", "Runs that this process ended, by state and, if failed, error code."
 )
 run_iterations = _histogram(names.RUN_ITERATIONS, "{turn}", "Turns of a run when it ended.", _COUNTS)
 run_pickup_delay = _histogram(

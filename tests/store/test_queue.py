@@ -413,6 +413,7 @@ async def test_the_sweep_decides_cancelled_before_crash_loop_before_queued(
     reclaims: int,
     limit: int,
     state: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """One CASE: what was cancelled ends so, what never gets on ends as crash_loop, the rest queue."""
     session, queue = await world.session(), world.queue(max_reclaims=limit)
@@ -426,6 +427,8 @@ async def test_the_sweep_decides_cancelled_before_crash_loop_before_queued(
     now = await world.reload(run)
     assert now.state == state
     assert (now.error.code if now.error else None) == ("crash_loop" if state == "failed" else None)
+    warned = [line for line in caplog.records if "its lease had lapsed" in line.getMessage()]
+    assert [line.levelname for line in warned] == ["WARNING"] * (state == "failed")
 
 
 @pytest.mark.rule(5)
