@@ -41,7 +41,7 @@ def recorded() -> bool:
     return _switch["recorded"]
 
 
-class Said(Protocol):
+class Utterance(Protocol):
     """A message."""
 
     @property
@@ -55,7 +55,7 @@ class Said(Protocol):
         ...
 
 
-def messages(said: Iterable[Said]) -> str:
+def messages(said: Iterable[Utterance]) -> str:
     """Return the messages as JSON; the latest that fit, and at least the last."""
     found: list[str] = []
     size = 0

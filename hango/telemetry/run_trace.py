@@ -46,7 +46,7 @@ from hango.telemetry.turn_trace import TurnTrace
 _tracer = trace.get_tracer("hango")
 
 
-class EventSink(Protocol):
+class EventReceiver(Protocol):
     """Receives a run's progress."""
 
     def emit(self, event: RunEvent) -> None:
@@ -54,7 +54,7 @@ class EventSink(Protocol):
         ...
 
 
-class Said(Protocol):
+class Conversation(Protocol):
     """A transcript, as far as it is recorded."""
 
     @property
@@ -92,7 +92,7 @@ class RunTrace:
     """
 
     run: Run
-    onward: EventSink
+    onward: EventReceiver
     root: Span
     shared: dict[str, attributes.Value]
     provider: str = ""
@@ -105,7 +105,7 @@ class RunTrace:
     turn: TurnTrace | None = None
     _tools: Collection[str] = ()
     _gated: bool = False
-    _said: Said | None = None
+    _said: Conversation | None = None
     _started: float = attrs.field(factory=time.perf_counter, init=False)
 
     @property
@@ -114,7 +114,7 @@ class RunTrace:
         return time.perf_counter() - self._started
 
     def prepared(
-        self, agent: AgentDefinition, tools: Collection[str], said: Said | None = None
+        self, agent: AgentDefinition, tools: Collection[str], said: Conversation | None = None
     ) -> None:
         """Take note of the agent that is executed.
 
@@ -212,7 +212,7 @@ class RunTrace:
 
 
 @contextmanager
-def traced(run: Run, links: Links, onward: EventSink, *, lease: float) -> Iterator[RunTrace]:
+def traced(run: Run, links: Links, onward: EventReceiver, *, lease: float) -> Iterator[RunTrace]:
     """Trace the execution of *run* while the block runs; its root is the current span meanwhile.
 
     Args:
