@@ -13,7 +13,7 @@ import itertools
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import attrs
 import trio
@@ -88,6 +88,10 @@ class Connections:
     def busy(self) -> tuple[PooledConnection, ...]:
         """Return what is handed out, the longest first."""
         return tuple(self._busy)
+
+    def start_soon(self, work: Callable[[], Awaitable[None]], *, name: str) -> None:
+        """Run *work* until it ends, or the connections are closed."""
+        self._nursery.start_soon(work, name=name)
 
     def place(self) -> int:
         """Return the place of who comes now; work that is repeated gives the place it had."""

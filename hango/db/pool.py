@@ -8,7 +8,7 @@ since a cancelled write may have been committed all the same.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from typing import TypeVar
@@ -198,6 +198,10 @@ class Pool:
         for notifications in tuple(self._listening):
             with suppress(StoreUnavailable):  # its reader finds out by itself
                 await notifications.flush()
+
+    def start_soon(self, work: Callable[[], Awaitable[None]], *, name: str) -> None:
+        """Run *work* beside whoever uses the pool; cancelled when the pool is closed."""
+        self._connections.start_soon(work, name=name)
 
     def _close(self) -> None:
         self._connections.close()

@@ -15,7 +15,7 @@ from uuid import UUID
 import attrs
 import trio
 
-from hango.codec import blocks_to_json, clean_text, dump_json
+from hango.codec import clean_text
 from hango.db.pool import Pool
 from hango.db.queries import QUERIES
 from hango.domain import (
@@ -33,15 +33,12 @@ from hango.domain import (
 from hango.errors import NotFound
 from hango.store import rows
 from hango.store.fence import Fence
+from hango.store.journal import APPEND_MESSAGES, END_TURN, RELEASE_RUN, SETTLE_RUN, Journal
 from hango.store.lease import Lease
 from hango.store.tool_ledger import EffectLedger
 
 LOAD_EXECUTION = QUERIES["load_execution"]
 READ_TRANSCRIPT = QUERIES["read_transcript"]
-APPEND_MESSAGES = QUERIES["append_messages"]
-END_TURN = QUERIES["end_turn"]
-SETTLE_RUN = QUERIES["settle_run"]
-RELEASE_RUN = QUERIES["release_run"]
 POSTPONE_RUN = QUERIES["postpone_run"]
 ABANDON_RUN = QUERIES["abandon_run"]
 
@@ -104,6 +101,7 @@ class Claim:
     def of(
         cls,
         pool: Pool,
+        journal: Journal,
         run: Run,
         *,
         lease_ttl: float,
@@ -114,13 +112,14 @@ class Claim:
 
         Args:
             pool: the run's database.
+            journal: of the process.
             run: as claimed.
             lease_ttl: seconds.
             asked_at: when the claim was about to be sent (trio clock, seconds).
             links: what its trace refers to.
         """
         lease = Lease.granted(run.owner_id, run.claim_epoch, ttl=lease_ttl, asked_at=asked_at)
-        return cls(pool, run, lease, Fence.of(pool, run, lease), links=links)
+        return cls(pool, run, lease, Fence.of(pool, journal, run, lease), links=links)
 
     @property
     def key(self) -> ClaimKey:
@@ -172,42 +171,39 @@ class Claim:
             StateConflict: the claim is no longer ours; nothing was changed.
             StoreUnavailable: the database stayed away until the deadline.
         """
-        stored, _ = await self._fence.write(
+        columns = rows.message_columns(messages)
+        row, _ = await self._fence.store(
             "append",
             APPEND_MESSAGES,
             lambda status: self._fence.holds(status) and bool(status["stored"]),
-            messages[-1].id,
-            resume_turn=self._fence.resume_turn,
-            **rows.message_columns(messages),
+            columns,
         )
-        return [rows.message(row) for row in sorted(stored, key=lambda row: int(row["seq"]))]
+        return rows.stored_messages(messages, columns, self.run.session_id, row)
 
     async def end_turn(self, boundary: TurnEnd) -> tuple[Message | None, bool]:
         """Store the boundary of a turn; return its message as stored, and whether the run may go on.
 
         The message is None when it was there already.  Raises as `append`.
         """
-        message = boundary.message
-        asked_at = trio.current_time()
-        stored, status = await self._fence.write(
+        columns, asked_at = rows.message_columns([boundary.message]), trio.current_time()
+        row, status = await self._fence.store(
             "end_turn",
             END_TURN,
             lambda status: self._fence.holds(status) and status["resume_turn"] == boundary.turn,
-            message.id,
-            turn=boundary.turn,
+            columns,
+            resume_turn=boundary.turn - 1,
             usage=rows.dump_usage(boundary.usage),
             lease_ttl=timedelta(seconds=self.lease.ttl),
-            content=dump_json(blocks_to_json(message.content)),
-            synthetic=message.synthetic,
             rejected=boundary.rejected,
-            now=self._pool.now(),
         )
         self._fence.turn_ended(boundary.turn)
-        if stored:  # else an earlier call had renewed the lease, and it is not known when
+        if row:  # else an earlier call had renewed the lease, and it is not known when
             self.lease.renew(asked_at)
-        self.cancelled = self.cancelled or bool((stored[0] if stored else status)["cancelled"])
+        answer = row or status
+        self.cancelled = self.cancelled or bool(answer and answer["cancelled"])
+        stored = rows.stored_messages([boundary.message], columns, self.run.session_id, row)
         may_go_on = not (self.cancelled or self.draining)
-        return (rows.message(stored[0]) if stored else None), may_go_on
+        return (stored[0] if stored else None), may_go_on
 
     @property
     def in_doubt(self) -> bool:
@@ -247,7 +243,6 @@ class Claim:
             "postpone",
             POSTPONE_RUN,
             lambda status: self._fence.settled(status) or self._fence.holds(status),
-            None,
             waiting_on=waiting_on,
             grace=timedelta(seconds=grace),
             now=self._pool.now(),
@@ -265,17 +260,16 @@ class Claim:
             "abandon",
             ABANDON_RUN,
             lambda status: not self._fence.holds(status),
-            None,
             now=self._pool.now(),
         )
 
     async def _finish(self, outcome: RunOutcome) -> RunState:
         error = outcome.error
-        await self._fence.write(
+        await self._fence.store(
             "settle",
             SETTLE_RUN,
             lambda status: self._fence.settled(status) and status["state"] == outcome.state,
-            _last_id(outcome.messages),
+            rows.message_columns(outcome.messages),
             state=outcome.state,
             iterations=outcome.iterations,
             usage=rows.dump_usage(outcome.usage),
@@ -283,29 +277,22 @@ class Claim:
             stopped_by=clean_text(outcome.stopped_by),
             error_code=error.code if error else None,
             error=clean_text(error.message) if error else None,
-            **self._last_words(outcome.messages),
+            final_message_id=_last_answer(outcome.messages),
         )
         return outcome.state
 
     async def _release(self, interrupted: Interrupted) -> RunState:
-        answer, status = await self._fence.write(
+        row, status = await self._fence.store(
             "release",
             RELEASE_RUN,
             self._fence.settled,
-            _last_id(interrupted.messages),
-            **self._last_words(interrupted.messages),
+            rows.message_columns(interrupted.messages),
+            final_message_id=_last_answer(interrupted.messages),
         )
-        return RunState((answer[0] if answer else status)["state"])
-
-    def _last_words(self, messages: Sequence[NewMessage]) -> dict[str, object]:
-        answers = [message.id for message in messages if message.role == "assistant"]
-        return {
-            "resume_turn": self._fence.resume_turn,
-            "final_message_id": answers[-1] if answers else None,
-            "now": self._pool.now(),
-            **rows.message_columns(messages),
-        }
+        answer = row or status
+        return RunState(answer["state"] if answer else RunState.QUEUED)
 
 
-def _last_id(messages: Sequence[NewMessage]) -> UUID | None:
-    return messages[-1].id if messages else None
+def _last_answer(messages: Sequence[NewMessage]) -> UUID | None:
+    answers = [message.id for message in messages if message.role == "assistant"]
+    return answers[-1] if answers else None

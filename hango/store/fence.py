@@ -9,7 +9,8 @@ Used by `hango.store.claims` and `hango.store.tool_ledger`; nothing else writes 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from hango.db.pool import DEADLINE, Pool
 from hango.db.queries import QUERIES, Query, Row
 from hango.domain import Run, RunState
 from hango.errors import NotFound, StateConflict, StoreUnavailable, UniqueViolation
+from hango.store.journal import Item, Journal, Statement, write_alone
 from hango.store.lease import Lease
 from hango.telemetry import metrics, names
 
@@ -44,6 +46,7 @@ class Fence:
     """
 
     _pool: Pool
+    _journal: Journal
     _run_id: UUID
     _session_id: UUID
     lease: Lease
@@ -52,29 +55,23 @@ class Fence:
     in_doubt: bool = False
 
     @classmethod
-    def of(cls, pool: Pool, run: Run, lease: Lease) -> Fence:
+    def of(cls, pool: Pool, journal: Journal, run: Run, lease: Lease) -> Fence:
         """Fence a run as its claim returned it."""
-        return cls(pool, run.id, run.session_id, lease, run.resume_turn, run.reclaims)
+        return cls(pool, journal, run.id, run.session_id, lease, run.resume_turn, run.reclaims)
 
     def turn_ended(self, turn: int) -> None:
         """Take note of a boundary: the next write expects it, and it has reset the reclaims."""
         self.resume_turn, self.reclaims = turn, 0
 
     async def write(
-        self,
-        write: str,
-        query: Query,
-        already_applied: Callable[[Row], bool],
-        message_id: UUID | None,
-        **values: object,
+        self, write: str, query: Query, already_applied: Callable[[Row], bool], **values: object
     ) -> tuple[Sequence[Row], Row]:
-        """Write, again and again while the database is away and the lease holds.
+        """Write what is no message, again and again while the database is away and the lease holds.
 
         Args:
             write: its name in ``hango.fence.rejected``.
             query: a statement that returns no row when the fence does not hold.
             already_applied: whether that status of the run proves that this write was done before.
-            message_id: the last message it stores, if any.
             values: the statement's other arguments.
 
         Returns:
@@ -85,32 +82,59 @@ class Fence:
             StateConflict: the fence did not hold; nothing was changed.
             StoreUnavailable: the database stayed away until the deadline.
         """
-        fenced, pool = self._fenced(query, message_id) | values, self._pool.keeping_place()
+        fenced, pool = self._of_run() | values, self._pool.keeping_place()
 
         async def attempt() -> tuple[Sequence[Row], Row]:
-            answer = await self._try(pool, query, fenced)
+            answer = await pool.write(query, deadline=self._patience(), **fenced)
             if answer:
                 return answer, answer[0]
-            status = await self._run_status(pool, message_id)
-            if already_applied(status):
-                return (), status
-            raise self._rejected(write)
+            return (), await self._found_applied(pool, write, already_applied, None)
+
+        return await self.retry_until_deadline(attempt)
+
+    async def store(
+        self,
+        write: str,
+        statement: Statement,
+        already_applied: Callable[[Row], bool],
+        messages: Mapping[str, Sequence[object]],
+        **values: object,
+    ) -> tuple[Row | None, Row | None]:
+        """Store *messages* and what goes with them, through the journal; else as `write`.
+
+        Returns:
+            The item's row, and None; or None and the run's status, when an earlier try or call was
+            applied already.
+        """
+        ids = messages["message_ids"]
+        last_id = ids[-1] if ids else None
+        fenced = self._of_run() | {"session_id": self._session_id, "resume_turn": self.resume_turn}
+        item, pool = Item(fenced | values, messages), self._pool.keeping_place()
+        send = partial(self._journal.write, pool, statement, item)
+
+        async def attempt() -> tuple[Row | None, Row | None]:
+            nonlocal send
+            once, send = send, partial(write_alone, pool, statement, item)  # a repeat goes alone
+            try:
+                if (row := await once(deadline=self._patience())) is not None:
+                    return row, None
+            except UniqueViolation:
+                pass  # the message is there: by us, or by who owns the run now; the status tells which
+            return None, await self._found_applied(pool, write, already_applied, last_id)
 
         # Only of what stores messages: the calls of a turn write their effects at the same time.
-        self.in_doubt = self.in_doubt or message_id is not None
+        self.in_doubt = self.in_doubt or last_id is not None
         answer = await self.retry_until_deadline(attempt)  # cancelled between two tries, in doubt
-        if message_id is not None:
+        if last_id is not None:
             self.in_doubt = False
         return answer
 
-    def _fenced(self, query: Query, message_id: UUID | None) -> dict[str, object]:
-        """Return what every statement must name, and what only those that store messages do."""
-        of_messages = {"session_id": self._session_id, "message_id": message_id}
+    def _of_run(self) -> dict[str, object]:
+        """Return what every statement must name."""
         return {
             "run_id": self._run_id,
             "owner_id": self.lease.owner_id,
             "claim_epoch": self.lease.epoch,
-            **{name: value for name, value in of_messages.items() if name in query.parameters},
         }
 
     async def retry_until_deadline(self, attempt: Callable[[], Awaitable[T]]) -> T:
@@ -125,22 +149,32 @@ class Fence:
                 self._pool.note_repeat(error)
             await trio.sleep(min(backoff.pause(), self.lease.left))
 
-    async def _try(self, pool: Pool, query: Query, values: dict[str, object]) -> Sequence[Row]:
+    def _patience(self) -> float:
+        """Return how many seconds a write may take.
+
+        Raises:
+            StateConflict: authority is gone.
+            StoreUnavailable: the lease has run out.
+        """
         if self.lease.lost:
             raise StateConflict("the run is no longer this claim's")
         patience = min(self.lease.left, DEADLINE)
         if patience <= 0:
             raise StoreUnavailable("the lease has run out")
-        try:
-            return await pool.write(query, deadline=patience, **values)
-        except UniqueViolation:
-            return ()  # the message is there: by us, or by who owns the run now; the status tells which
+        return patience
 
-    async def _run_status(self, pool: Pool, message_id: UUID | None) -> Row:
+    async def _found_applied(
+        self, pool: Pool, write: str, already_applied: Callable[[Row], bool], message_id: object
+    ) -> Row:
+        """Return the run's status if it proves that the write was done before; else raise."""
         status = await pool.one(READ_RUN_STATUS, run_id=self._run_id, message_id=message_id)
         if status is None:
             raise NotFound("the run is gone")
-        return status
+        if already_applied(status):
+            return status
+        self.lease.lose()
+        metrics.fence_rejected.add(1, {names.WRITE: write})
+        raise StateConflict(f"{write}: the run is no longer this claim's")
 
     def holds(self, status: Row) -> bool:
         """Whether a run of that status is still the claim's."""
@@ -158,8 +192,3 @@ class Fence:
             and status["claim_epoch"] == self.lease.epoch
             and status["reclaims"] == self.reclaims
         )
-
-    def _rejected(self, write: str) -> StateConflict:
-        self.lease.lose()
-        metrics.fence_rejected.add(1, {names.WRITE: write})
-        return StateConflict(f"{write}: the run is no longer this claim's")

@@ -21,6 +21,7 @@ from hango.domain import ErrorCode, RunState
 from hango.errors import NotSent, StoreUnavailable, UniqueViolation
 from hango.store import rows
 from hango.store.claims import Claim, ClaimKey, TraceLinks
+from hango.store.journal import Journal
 from hango.store.lease import MARGIN
 from hango.telemetry import logs, metrics, names
 
@@ -94,6 +95,11 @@ class RunQueue:
     only: UUID | None = None
     max_running: int = 0
     _unconfirmed: dict[UUID, float] = attrs.field(factory=dict, init=False)  # until when (trio clock)
+    _journal: Journal = attrs.field(init=False)  # of all claims made here
+
+    def __attrs_post_init__(self) -> None:
+        """Have all claims of the process write through one journal."""
+        self._journal = Journal(self._pool)
 
     async def poll(self, limit: int) -> PollResult:
         """List up to *limit* sessions whose head may be claimed now; of one session if it is `only`."""
@@ -189,6 +195,7 @@ class RunQueue:
         _count_claim("won")
         claim = Claim.of(
             self._pool,
+            self._journal,
             rows.run(answer),
             lease_ttl=self.lease_ttl,
             asked_at=asked_at,

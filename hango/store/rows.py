@@ -167,7 +167,7 @@ def dump_gate(gate: Gate | None) -> str | None:
     return None if gate is None else dump_json(attrs.asdict(gate))
 
 
-def message_columns(messages: Sequence[NewMessage]) -> dict[str, object]:
+def message_columns(messages: Sequence[NewMessage]) -> dict[str, Sequence[object]]:
     """Spread *messages* over the array parameters of the statements that store several."""
     return {
         "message_ids": [m.id for m in messages],
@@ -180,3 +180,31 @@ def message_columns(messages: Sequence[NewMessage]) -> dict[str, object]:
         "partials": [m.partial for m in messages],
         "synthetics": [m.synthetic for m in messages],
     }
+
+
+def stored_messages(
+    messages: Sequence[NewMessage],
+    columns: Mapping[str, Sequence[object]],
+    session_id: UUID,
+    row: Row | None,
+) -> list[Message]:
+    """Return *messages* as they are stored, by what `message_columns` made of them.
+
+    Args:
+        messages: as they were to be stored.
+        columns: as they were sent.
+        session_id: their session.
+        row: the answer to the write, which has the seq before and the time; None for nothing stored.
+    """
+    if row is None:
+        return []
+    sent = enumerate(zip(messages, columns["contents"], strict=True), row["seq_before"] + 1)
+    return [
+        Message(
+            session_id=session_id,
+            seq=seq,
+            created_at=row["stored_at"],
+            **attrs.asdict(message, recurse=False) | {"content": blocks_from_json(_loaded(content))},
+        )
+        for seq, (message, content) in sent
+    ]

@@ -81,7 +81,6 @@ class EffectLedger:
             query.name,
             query,
             lambda _: False,
-            None,
             turn=context.turn,
             ordinal=context.ordinal,
             **values,

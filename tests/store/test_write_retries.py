@@ -7,6 +7,7 @@ import trio
 
 from hango.errors import StoreUnavailable
 from hango.store.fence import Fence
+from hango.store.journal import Journal
 from hango.store.lease import Lease
 from hango.testing.plugin import LeaseClock, SeededTenant
 
@@ -19,7 +20,7 @@ async def test_a_write_is_tried_to_the_very_end_of_a_lease_that_is_moved_meanwhi
     run = await world.run(await world.session())
     began = trio.current_time()
     lease = Lease.granted(run.owner_id, run.claim_epoch, ttl=3.0, asked_at=began)
-    fence = Fence.of(world.pool, run, lease)
+    fence = Fence.of(world.pool, Journal(world.pool), run, lease)
     tries: list[float] = []
 
     async def away() -> None:

@@ -24,6 +24,7 @@ Work: TypeAlias = Callable[[Connection], Awaitable[Rows]]
 Hop: TypeAlias = Callable[[Work], Awaitable[Rows]]
 """Runs a unit of work on a connection of the pool's."""
 
+_OF_ITEMS = {"append_messages", "end_turn", "settle_run", "release_run"}
 _OF_OTHERS = {"cancel_run", "insert_run"}  # written for whoever asks for it, not by an execution
 
 
@@ -53,6 +54,8 @@ class Statement:
                 return bool(rows) and rows[0]["id"] is not None
             case "renew_leases":
                 return any(row["renewed"] and row["cancelled"] for row in rows)
+            case name if name in _OF_ITEMS:
+                return any(not row["locked"] for row in rows)
             case name:
                 return bool(rows) and name not in _OF_OTHERS
 

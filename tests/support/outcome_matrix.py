@@ -210,7 +210,7 @@ class StopPoints:
             return await build(workshop, claim, known)
 
         async def own_write(pool: Pool, query: Query, **values: object) -> Sequence[StoredRow]:
-            name = self._name(values["run_id"]) if query.name in _WRITES else None
+            name = self._name(*values["run_id"]) if query.name in _WRITES else None
             if query.name == "settle_run":
                 await self.at(Phase.FINAL_WRITE, name)
             rows = await write(pool, query, **values)  # type: ignore[arg-type]  # handed through
