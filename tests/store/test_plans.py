@@ -92,13 +92,17 @@ select indexrelid::regclass::text as name
 # They change one run, which they know by its id.
 _BY_ID = [
     "abandon_run",
+    "append_messages",
     "begin_call",
     "cancel_run",
     "claim_next_run",
+    "end_turn",
     "finish_call",
     "postpone_run",
+    "release_run",
     "release_unconfirmed_claim",
     "renew_leases",
+    "settle_run",
 ]
 _COUNTED = ("claim_next_run", "runs_one_running")  # read whole where running runs are bounded
 _UNKNOWN: Mapping[str, object] = defaultdict(lambda: None)  # a generic plan is for any values

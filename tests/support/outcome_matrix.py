@@ -210,7 +210,7 @@ class StopPoints:
             return await build(workshop, claim, known)
 
         async def own_write(pool: Pool, query: Query, **values: object) -> Sequence[StoredRow]:
-            name = self._name(*values["run_id"]) if query.name in _WRITES else None
+            name = self._name(values["run_id"]) if query.name in _WRITES else None
             if query.name == "settle_run":
                 await self.at(Phase.FINAL_WRITE, name)
             rows = await write(pool, query, **values)  # type: ignore[arg-type]  # handed through
@@ -224,8 +224,9 @@ class StopPoints:
         patch.setattr(Pool, "write", own_write)
 
     def _name(self, run_id: object) -> str:
-        assert isinstance(run_id, UUID)
-        return self._names[run_id]
+        (of_run,) = run_id if isinstance(run_id, list) else [run_id]
+        assert isinstance(of_run, UUID)
+        return self._names[of_run]
 
     def model(self, provider: FakeProvider) -> PausingProvider:
         """Make a model in whose answers executions stop, once something has arrived."""
