@@ -13,7 +13,7 @@ import trio
 
 from bench.samples import Meter, Sample, Window, counting_commits
 from hango.actors import WorkerSettings
-from hango.agent import AgentLoop, ExecutionOptions, LoopLimits
+from hango.agent import AgentLoop, ExecutionOptions, LoopLimits, SessionHistory
 from hango.agent.memory import MemoryLedger, MemoryTranscript
 from hango.agent.ports import NULL_SINK
 from hango.db.pool import Pool, open_pool
@@ -245,11 +245,11 @@ async def loop_in_memory(*, turns: int, history: int, sessions: int) -> Sample:
     """
     sample = Sample()
     for _ in range(sessions):
-        transcript = await _old_session(history)
-        await _run_in_memory(transcript, turns)
+        transcript, kept = await _old_session(history), SessionHistory()
+        await _run_in_memory(transcript, kept, turns)
         began = time.process_time()
         for _ in range(_RUNS):
-            await _run_in_memory(transcript, turns)
+            await _run_in_memory(transcript, kept, turns)
         sample.python_ms += (time.process_time() - began) * 1000
         sample.turns += _RUNS * turns
         if len(transcript.messages) != history + (1 + _RUNS) * turns * 2:
@@ -266,7 +266,8 @@ async def _old_session(history: int) -> MemoryTranscript:
     return transcript
 
 
-async def _run_in_memory(transcript: MemoryTranscript, turns: int) -> None:
+async def _run_in_memory(transcript: MemoryTranscript, kept: SessionHistory, turns: int) -> None:
+    """Run once more in the session, with what its actor would have kept."""
     loop = AgentLoop(
         run_id=new_id(),
         provider=NoDelayProvider(turns),
@@ -278,6 +279,7 @@ async def _run_in_memory(transcript: MemoryTranscript, turns: int) -> None:
         limits=LoopLimits(max_iterations=turns),
         scope=None,
         usage=Usage(),
+        history=kept,
     )
     outcome = await loop.run(new_id(), (TextBlock("hello"),), NULL_SINK, ExecutionOptions())
     if not (isinstance(outcome, RunOutcome) and outcome.state is RunState.SUCCEEDED):
