@@ -32,6 +32,7 @@ from hango.domain import (
 )
 from hango.errors import StoreUnavailable
 from hango.store.claims import Claim
+from hango.store.journal import Item, Journal, Statement
 from hango.testing import FakeProvider
 from hango.tools import Tool, tool
 
@@ -198,7 +199,7 @@ class StopPoints:
 
     def stand_in(self, patch: pytest.MonkeyPatch) -> None:
         """Come along also where only hango's own code does."""
-        build, write = ExecutionBuilder.build, Pool.write
+        build, write, store = ExecutionBuilder.build, Pool.write, Journal.write
 
         async def own_build(
             workshop: ExecutionBuilder, claim: Claim, known: Sequence[Message]
@@ -209,24 +210,31 @@ class StopPoints:
             await self.at(Phase.TOLD, self._names[claim.run.id])
             return await build(workshop, claim, known)
 
-        async def own_write(pool: Pool, query: Query, **values: object) -> Sequence[StoredRow]:
-            name = self._name(values["run_id"]) if query.name in _WRITES else None
-            if query.name == "settle_run":
+        async def own_store(
+            journal: Journal, pool: Pool, statement: Statement, item: Item, *, deadline: float
+        ) -> StoredRow | None:
+            made = statement.alone.name
+            name = self._name(item.values["run_id"]) if made in _WRITES else None
+            if made == "settle_run":
                 await self.at(Phase.FINAL_WRITE, name)
-            rows = await write(pool, query, **values)  # type: ignore[arg-type]  # handed through
-            if name is not None and await self.at(_WRITES[query.name], name) and self.answers_lost:
+            row = await store(journal, pool, statement, item, deadline=deadline)
+            if name is not None and await self.at(_WRITES[made], name) and self.answers_lost:
                 raise StoreUnavailable("the answer was lost")
+            return row
+
+        async def own_write(pool: Pool, query: Query, **values: object) -> Sequence[StoredRow]:
+            rows = await write(pool, query, **values)  # type: ignore[arg-type]  # handed through
             if query.name == "reclaim_lapsed_runs":
                 self.taken_back.update(row["id"] for row in rows)
             return rows
 
         patch.setattr(ExecutionBuilder, "build", own_build)
+        patch.setattr(Journal, "write", own_store)
         patch.setattr(Pool, "write", own_write)
 
     def _name(self, run_id: object) -> str:
-        (of_run,) = run_id if isinstance(run_id, list) else [run_id]
-        assert isinstance(of_run, UUID)
-        return self._names[of_run]
+        assert isinstance(run_id, UUID)
+        return self._names[run_id]
 
     def model(self, provider: FakeProvider) -> PausingProvider:
         """Make a model in whose answers executions stop, once something has arrived."""
