@@ -102,7 +102,7 @@ def shown_headers(response: httpx.Response) -> dict[str, str]:
 
     Whether the connection is closed depends on how much of the body had arrived by then.
     """
-    ignored = {"date", "connection"}
+    ignored = {"date", "connection", "x-request-id"}
     return {name: value for name, value in response.headers.items() if name not in ignored}
 
 
