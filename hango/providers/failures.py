@@ -172,6 +172,11 @@ def to_error(
     return ProviderError(message, code=code, retryable=retryable, retry_after=retry_after)
 
 
+def unsendable(provider: str, error: Exception) -> ProviderError:
+    """Return the error of a request that cannot be written."""
+    return ProviderError(f"{provider} cannot be asked: {error}", code="invalid_request")
+
+
 def _from_json(value: Mapping[str, object], status: int) -> ErrorReply:
     """Read an error object: the value of its "error", or itself."""
     error = value.get("error") or value

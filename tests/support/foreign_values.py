@@ -28,8 +28,8 @@ from hango.domain import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from hango.providers.body import EventReader
 from hango.providers.openai.answer import ChatAnswer
-from hango.providers.openai.body import EventReader
 from hango.providers.openai.reasoning import Reasoning
 from hango.text import TextJoiner
 from hango.tools import builtin_tools, tool

@@ -20,9 +20,9 @@ from hango.domain import (
 from hango.errors import ProviderError, ProviderStreamBroken
 from hango.http_client import certificates
 from hango.providers import OpenAIProvider
-from hango.providers.openai.body import EventReader
-from hango.providers.openai.provider import TAIL_TIMEOUT
+from hango.providers.body import EventReader
 from hango.providers.sse import MAX_EVENT
+from hango.providers.stream import TAIL_TIMEOUT
 
 from support.llm_server import (
     Reply,

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import attrs
 
 from hango.call_ids import CallIds
-from hango.codec import clean_part
 from hango.domain import (
     Block,
     BlockStart,
@@ -29,13 +28,13 @@ from hango.domain import (
     Usage,
     UsageUpdate,
 )
-from hango.errors import InvalidInput, UnsupportedStop
+from hango.errors import UnsupportedStop
 from hango.providers import failures
+from hango.providers.fields import count_at, object_at, objects_in, storable
 from hango.providers.openai.calls import CallAssembler
 from hango.providers.openai.reasoning import Reasoning
 from hango.text import TextJoiner
 
-MAX_COUNT = 2**53  # a number beyond it is no count of tokens, and no database column holds it
 # Indexes of the blocks.  A chat completion has one text and one reasoning, so their order is fixed.
 THINKING, TEXT, FIRST_CALL = 0, 1, 2
 
@@ -88,7 +87,12 @@ class ChatAnswer:
         return bool(self._label)
 
     @property
-    def chosen(self) -> bool:
+    def closed(self) -> bool:
+        """Never: the last event, ``[DONE]``, is no JSON."""
+        return False
+
+    @property
+    def recognised(self) -> bool:
         """Whether any part of it had choices, as all chat completions have."""
         return self._chosen
 
@@ -100,10 +104,14 @@ class ChatAnswer:
     def push(self, chunk: JsonObject) -> Iterator[ProviderEvent]:
         """Take one chunk, or a whole ``chat.completion``; yields the new events, may be none."""
         self._chosen = self._chosen or isinstance(chunk.get("choices"), list)
-        for choice in _objects(chunk.get("choices")):
+        for choice in objects_in(chunk.get("choices")):
             if not choice.get("index"):
                 yield from self._choice(choice)
         yield from read_usage(chunk)
+
+    def read_usage(self, value: JsonObject) -> Iterator[ProviderEvent]:
+        """Return the token counts of an event that is an error; may be none."""
+        return read_usage(value)
 
     def reject(self, error: failures.CallRejected) -> Iterator[ProviderEvent]:
         """End the answer with a call that the server refused to pass on."""
@@ -146,7 +154,7 @@ class ChatAnswer:
         if isinstance(refusal := delta.get("refusal"), str) and refusal:
             self._refused = True
             yield from self._say(TEXT, refusal)
-        for value in _objects(delta.get("tool_calls")):
+        for value in objects_in(delta.get("tool_calls")):
             yield from self._calls.push(value)
         if isinstance(function := delta.get("function_call"), dict):  # the form of calls before 2024
             yield from self._calls.push({"index": 0, "function": function})
@@ -183,7 +191,7 @@ class ChatAnswer:
             "calls": {s.id: s.to_send_back for s in self._calls.begun_calls() if s.to_send_back},
             "message": self._reasoning.to_send_back(),
         }
-        return _storable({key: value for key, value in found.items() if value})
+        return storable({key: value for key, value in found.items() if value})
 
 
 def _delta(block: int, text: str) -> ProviderEvent:
@@ -194,26 +202,13 @@ def _parts(content: object) -> tuple[str, str]:
     """Return text and reasoning of a content, which is a text or (Mistral) a list of parts."""
     if isinstance(content, str):
         return content, ""
-    parts = _objects(content)
-    thoughts = [thought for part in parts for thought in _objects(part.get("thinking"))]
+    parts = objects_in(content)
+    thoughts = [thought for part in parts for thought in objects_in(part.get("thinking"))]
     return _texts(parts), _texts(thoughts)
-
-
-def _objects(value: object) -> list[JsonObject]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _texts(parts: Sequence[JsonObject]) -> str:
     return "".join(text for part in parts if isinstance(text := part.get("text"), str))
-
-
-def _storable(value: JsonObject) -> JsonObject:
-    """Return *value* if it can be stored and sent back, else nothing."""
-    try:
-        clean_part(value)
-    except InvalidInput:
-        return {}
-    return value
 
 
 # --- token counts ---------------------------------------------------------------------------
@@ -225,30 +220,23 @@ def read_usage(chunk: JsonObject) -> Iterator[UsageUpdate]:
     ``prompt_tokens`` includes cached ones, as hango counts.  Groq hides it in ``x_groq``, DeepSeek has
     its own word for cached tokens.
     """
-    usage = _object(chunk, "usage") or _object(_object(chunk, "x_groq"), "usage")
-    if not any(isinstance(_count(usage, name), int) for name in ("prompt_tokens", "completion_tokens")):
+    usage = object_at(chunk, "usage") or object_at(object_at(chunk, "x_groq"), "usage")
+    if not any(
+        isinstance(count_at(usage, name), int) for name in ("prompt_tokens", "completion_tokens")
+    ):
         return
-    sent, made = _object(usage, "prompt_tokens_details"), _object(usage, "completion_tokens_details")
+    sent, made = (
+        object_at(usage, "prompt_tokens_details"),
+        object_at(usage, "completion_tokens_details"),
+    )
     yield UsageUpdate(
         Usage(
-            input_tokens=_count(usage, "prompt_tokens") or 0,
-            output_tokens=_count(usage, "completion_tokens") or 0,
-            cache_read_input_tokens=_count(sent, "cached_tokens")
-            or _count(usage, "prompt_cache_hit_tokens")
+            input_tokens=count_at(usage, "prompt_tokens") or 0,
+            output_tokens=count_at(usage, "completion_tokens") or 0,
+            cache_read_input_tokens=count_at(sent, "cached_tokens")
+            or count_at(usage, "prompt_cache_hit_tokens")
             or 0,
-            cache_write_input_tokens=_count(sent, "cache_write_tokens") or 0,
-            reasoning_output_tokens=_count(made, "reasoning_tokens") or 0,
+            cache_write_input_tokens=count_at(sent, "cache_write_tokens") or 0,
+            reasoning_output_tokens=count_at(made, "reasoning_tokens") or 0,
         )
     )
-
-
-def _object(parent: JsonObject, key: str) -> JsonObject:
-    value = parent.get(key)
-    return value if isinstance(value, Mapping) else {}
-
-
-def _count(parent: JsonObject, key: str) -> int | None:
-    value = parent.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return int(value) if 0 <= value <= MAX_COUNT else None
