@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 __all__ = [
     "Agent",
+    "AnthropicProvider",
     "BeforeToolEvent",
     "Block",
     "BlockStart",

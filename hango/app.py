@@ -26,7 +26,7 @@ from hango.embedded import embedded_postgres
 from hango.errors import ConfigError, StoreUnavailable
 from hango.plugins import Plugins
 from hango.plugins import load_plugins as load_modules
-from hango.providers import DemoProvider, OpenAIProvider
+from hango.providers import AnthropicProvider, DemoProvider, OpenAIProvider
 from hango.store import Stores
 from hango.store.bounds import StoreBounds
 from hango.store.queue import RunQueue
@@ -49,6 +49,7 @@ def load_plugins(settings: Settings) -> Plugins:
         plugins.tool(tool)
     plugins.provider("demo", DemoProvider)
     plugins.provider("openai", partial(_openai, settings))
+    plugins.provider("anthropic", partial(_anthropic, settings))
     if settings.plugins:
         # Last, so that a file in this folder cannot replace an installed module.
         sys.path.append(str(Path.cwd()))
@@ -66,6 +67,17 @@ def _openai(settings: Settings) -> OpenAIProvider:
     if settings.openai_base_url is None:
         return OpenAIProvider(api_key=key, timeout=timeout, key_name=name)
     return OpenAIProvider(settings.openai_base_url, api_key=key, timeout=timeout, key_name=name)
+
+
+def _anthropic(settings: Settings) -> AnthropicProvider:
+    key, name, timeout = (
+        settings.anthropic_api_key or "",
+        "ANTHROPIC_API_KEY",
+        settings.provider_timeout,
+    )
+    if settings.anthropic_base_url is None:
+        return AnthropicProvider(api_key=key, timeout=timeout, key_name=name)
+    return AnthropicProvider(settings.anthropic_base_url, api_key=key, timeout=timeout, key_name=name)
 
 
 @contextmanager

@@ -55,6 +55,7 @@ from hango.errors import ProviderStreamBroken as ProviderStreamBroken
 from hango.errors import RegistrationError as RegistrationError
 from hango.errors import UnsupportedStop as UnsupportedStop
 from hango.plugins import Plugins as Plugins
+from hango.providers import AnthropicProvider as AnthropicProvider
 from hango.providers import openai_provider as openai_provider
 from hango.tools import Registry as Registry
 from hango.tools import Tool as Tool

@@ -81,8 +81,9 @@ def _finish(started: OpenBlock, parts: PartsCleaner, *, whole: bool) -> Block | 
         case TextBlock():
             text = cut_text(started.streamed, MAX_BLOCK)
             return TextBlock(text) if text.strip() else None
-        case ThinkingBlock():
-            return _thinking(started.streamed, "" if started.cut else started.signature)
+        case ThinkingBlock(provider=provider):
+            signature = "" if started.cut else started.signature
+            return _thinking(started.streamed, signature, provider)
         case ToolUseBlock() as call:
             return _call(call, started.streamed, parts, whole=whole)
         case RedactedThinkingBlock(data):
@@ -93,12 +94,12 @@ def _finish(started: OpenBlock, parts: PartsCleaner, *, whole: bool) -> Block | 
             return None
 
 
-def _thinking(streamed: str, signature: str) -> Block | None:
+def _thinking(streamed: str, signature: str, provider: str | None) -> Block | None:
     """Return reasoning; its signature is kept only if the text is still what was signed."""
     thinking = cut_text(streamed, MAX_BLOCK)
     if thinking != streamed or clean_text(signature) != signature:
         signature = ""
-    return ThinkingBlock(thinking, signature) if thinking or signature else None
+    return ThinkingBlock(thinking, signature, provider) if thinking or signature else None
 
 
 def _opaque(provider: str, raw: JsonObject, parts: PartsCleaner) -> Block | None:

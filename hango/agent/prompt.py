@@ -172,10 +172,10 @@ def _sendable_block(block: Block, role: MessageRole, provider: str) -> Block | N
     match block:
         case TextBlock(text):
             return block if text.strip() else None
-        case ThinkingBlock(signature=signature):
-            return block if assistant and signature else None
-        case RedactedThinkingBlock():
-            return block if assistant else None
+        case ThinkingBlock(signature=signature, provider=owner):
+            return block if assistant and signature and owner in (None, provider) else None
+        case RedactedThinkingBlock(provider=owner):
+            return block if assistant and owner in (None, provider) else None
         case ToolUseBlock():
             return _sendable_call(block) if assistant else None
         case ToolResultBlock():

@@ -118,7 +118,9 @@ def _are_integers(values: Iterable[object]) -> bool:
 
 def _is_block(block: Block) -> bool:
     match block:
-        case TextBlock(str()) | ThinkingBlock(str(), str()) | RedactedThinkingBlock(str()):
+        case TextBlock(str()) | ThinkingBlock(str(), str(), str() | None):
+            return True
+        case RedactedThinkingBlock(str(), str() | None):
             return True
         case ToolUseBlock(str(), str(), Mapping(), str() | None) | OpaqueBlock(str(), Mapping()):
             return True

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Container
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,8 +24,8 @@ TENANT = "default"
 OWNER = "owner@localhost"
 _KEY_FILE = "dev.key"  # in the data folder
 
-# The model if OPENAI_MODEL is not set; the demo ignores it, but an agent needs one.
-_MODELS = {"openai": "gpt-4.1-mini"}
+# The model if none is set; the demo ignores it, but an agent needs one.
+_MODELS = {"openai": "gpt-4.1-mini", "anthropic": "claude-sonnet-4-5"}
 
 
 @attrs.frozen
@@ -62,14 +63,39 @@ async def _owner(stores: Stores, tenant: Tenant) -> User:
             return await stores.accounts.user(tenant.id, OWNER)
 
 
-async def open_agent(stores: Stores, home: DefaultTenant, settings: Settings) -> AgentDefinition:
+@attrs.frozen
+class ModelChoice:
+    """A provider, and the model that is wanted of it; empty for the one its agent has."""
+
+    provider: str
+    model: str
+
+    @classmethod
+    def of(cls, settings: Settings, named: str | None, providers: Container[str]) -> ModelChoice:
+        """Return what *named* names, as ``anthropic/claude-sonnet-4-5``; None: what the settings do.
+
+        A name that begins with no provider of *providers* is a model of the chosen one.
+
+        Raises:
+            ConfigError: a name cannot be that of a model.
+        """
+        if named is None:
+            provider = settings.chosen_provider
+            models = {"openai": settings.openai_model, "anthropic": settings.anthropic_model}
+            wanted = models.get(provider)
+            return cls(provider, _checked_model(wanted, f"{provider.upper()}_MODEL") if wanted else "")
+        provider, slash, model = named.partition("/")
+        if not slash or provider not in providers:
+            provider, model = settings.chosen_provider, named
+        return cls(provider, _checked_model(model, "--model"))
+
+
+async def open_agent(stores: Stores, home: DefaultTenant, choice: ModelChoice) -> AgentDefinition:
     """Return the agent of the chosen provider, created if missing; its slug is the provider's name.
 
-    If OPENAI_MODEL is set to another model than the agent has, the agent is changed.
+    If another model is wanted than the agent has, the agent is changed.
     """
-    provider = settings.chosen_provider
-    wanted = settings.openai_model if provider == "openai" else None
-    wanted = wanted and _checked_model(wanted)
+    provider, wanted = choice.provider, choice.model
     model = wanted or _MODELS.get(provider, provider)
     slug = slug_of(provider)
     try:
@@ -80,7 +106,7 @@ async def open_agent(stores: Stores, home: DefaultTenant, settings: Settings) ->
             return await stores.agents.create(home.tenant.id, new, actor=home.owner.id)
         except AlreadyExists:
             found = await stores.agents.by_slug(home.tenant.id, slug)
-    if wanted is None or found.model == wanted:
+    if not wanted or found.model == wanted:
         return found
 
     def change(now: AgentDefinition) -> NewAgent:
@@ -89,11 +115,11 @@ async def open_agent(stores: Stores, home: DefaultTenant, settings: Settings) ->
     return await stores.agents.update(home.tenant.id, found.id, change, actor=home.owner.id)
 
 
-def _checked_model(name: str) -> str:
+def _checked_model(name: str, source: str) -> str:
     try:
         return check_name(name)
     except ValueError as error:
-        raise ConfigError((f"OPENAI_MODEL: {error}",)) from None
+        raise ConfigError((f"{source}: {error}",)) from None
 
 
 async def open_key(stores: Stores, home: DefaultTenant, folder: Path) -> str:

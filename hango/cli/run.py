@@ -17,7 +17,7 @@ import trio
 
 from hango import app, watchdog
 from hango.cli.common_options import as_json, print_json, start
-from hango.cli.default_tenant import DefaultTenant, open_agent, open_default_tenant
+from hango.cli.default_tenant import DefaultTenant, ModelChoice, open_agent, open_default_tenant
 from hango.cli.progress import open_progress
 from hango.codec import clean_text
 from hango.config import LogLevel, Settings
@@ -44,6 +44,7 @@ class Request:
     prompt: str
     session_id: UUID | None
     agent: str | None
+    model: ModelChoice
 
 
 @attrs.frozen
@@ -65,12 +66,20 @@ def _prompt(_context: click.Context, _argument: click.Parameter, value: str) -> 
 @click.argument("prompt", callback=_prompt)
 @click.option("--session", "session_id", type=click.UUID, help="Continue this session.")
 @click.option("--agent", metavar="SLUG", help="An agent of the tenant `default`.")
+@click.option(
+    "--model",
+    metavar="PROVIDER/MODEL",
+    help="Of the default agent, as anthropic/claude-sonnet-4-5.",
+)
 @as_json
-def run(prompt: str, session_id: UUID | None, agent: str | None, *, as_json: bool) -> None:
+def run(
+    prompt: str, session_id: UUID | None, agent: str | None, model: str | None, *, as_json: bool
+) -> None:
     """Run PROMPT ("-": standard input) and print the answer.
 
-    Without --agent, the agent is created for HANGO_DEFAULT_PROVIDER; if that is not set, for openai if
-    OPENAI_API_KEY or OPENAI_BASE_URL is set (with the model OPENAI_MODEL), else for the demo.  Without
+    Without --agent, the agent is created for the provider that --model names, else for
+    HANGO_DEFAULT_PROVIDER; if that is not set, for openai if OPENAI_API_KEY or OPENAI_BASE_URL is set
+    (with the model OPENAI_MODEL), for anthropic likewise, else for the demo.  Without
     HANGO_DATABASE_URL, an embedded Postgres in HANGO_DATA_DIR is used.
 
     Progress and the ids of run, session and trace go to standard error.  --json prints the run as
@@ -83,11 +92,15 @@ def run(prompt: str, session_id: UUID | None, agent: str | None, *, as_json: boo
     """
     if session_id and agent:
         raise click.UsageError("a session already has an agent: use --session or --agent, not both")
+    if model is not None and (session_id or agent):
+        raise click.UsageError("--model is for the default agent: leave out --session and --agent")
     settings = start(LogLevel.WARNING)
     plugins = app.load_plugins(settings)
     plugins.made_providers()  # an error in one shows before there is a run
+    choice = ModelChoice.of(settings, model, plugins.providers)
     with app.open_database(settings) as dsn:
-        ended = trio.run(_execute, settings, plugins, dsn, Request(prompt, session_id, agent))
+        request = Request(prompt, session_id, agent, choice)
+        ended = trio.run(_execute, settings, plugins, dsn, request)
         _print(ended, as_json=as_json)
     click.get_current_context().exit(EXIT_CODES[ended.run.state])
 
@@ -115,7 +128,7 @@ async def _execute(settings: Settings, plugins: Plugins, dsn: str, request: Requ
         await nursery.start(watch_signals, asked_to_end)
         nursery.start_soon(watchdog.watch, settings.longest_stall, name="watchdog")
         home = await open_default_tenant(stores)
-        session = await _session(stores, home, settings, request)
+        session = await _session(stores, home, request)
         prompt = (TextBlock(request.prompt),)
         created = await stores.runs.create(
             home.scope, session.id, prompt, max_live=settings.max_queued_runs
@@ -129,15 +142,13 @@ async def _execute(settings: Settings, plugins: Plugins, dsn: str, request: Requ
     return Ended(ended, text)
 
 
-async def _session(
-    stores: Stores, home: DefaultTenant, settings: Settings, request: Request
-) -> Session:
+async def _session(stores: Stores, home: DefaultTenant, request: Request) -> Session:
     if request.session_id:
         return await stores.sessions.get(home.scope, request.session_id)
     if request.agent:
         agent = await stores.agents.by_slug(home.tenant.id, request.agent)
     else:
-        agent = await open_agent(stores, home, settings)
+        agent = await open_agent(stores, home, request.model)
     return await stores.sessions.create(
         home.scope, agent.id, " ".join(request.prompt.split())[:_MAX_TITLE]
     )

@@ -12,7 +12,7 @@ import trio
 
 from hango import app
 from hango.cli.common_options import start
-from hango.cli.default_tenant import open_agent, open_default_tenant, open_key
+from hango.cli.default_tenant import ModelChoice, open_agent, open_default_tenant, open_key
 from hango.config import LogLevel, ProcessRole, Settings
 from hango.plugins import Plugins
 from hango.store import Stores
@@ -71,7 +71,7 @@ def _load_plugins(settings: Settings) -> Plugins:
 
 async def _welcome(settings: Settings, stores: Stores, url: str) -> None:
     home = await open_default_tenant(stores)
-    agent = await open_agent(stores, home, settings)
+    agent = await open_agent(stores, home, ModelChoice.of(settings, None, ()))
     session = await stores.sessions.create(home.scope, agent.id, "hango dev")
     key = await open_key(stores, home, settings.data_dir)
     path = f"/v1/sessions/{session.id}"

@@ -156,6 +156,9 @@ class Settings:
     openai_api_key: str | None = _setting("OPENAI_API_KEY", API_KEY, None, secret=True)
     openai_base_url: str | None = _setting("OPENAI_BASE_URL", BASE_URL, None, secret=True)
     openai_model: str | None = _setting("OPENAI_MODEL", TEXT, None)
+    anthropic_api_key: str | None = _setting("ANTHROPIC_API_KEY", API_KEY, None, secret=True)
+    anthropic_base_url: str | None = _setting("ANTHROPIC_BASE_URL", BASE_URL, None, secret=True)
+    anthropic_model: str | None = _setting("ANTHROPIC_MODEL", TEXT, None)
 
     log_format: LogFormat = _setting("HANGO_LOG_FORMAT", choice(LogFormat), LogFormat.TEXT)
     log_level: LogLevel | None = _setting("HANGO_LOG_LEVEL", choice(LogLevel), None)
@@ -173,8 +176,11 @@ class Settings:
     @property
     def chosen_provider(self) -> str:
         """The provider of `hango run` and `hango dev`: named, else with a key, else ``demo``."""
-        reachable = self.openai_api_key or self.openai_base_url
-        return self.default_provider or ("openai" if reachable else "demo")
+        if self.default_provider:
+            return self.default_provider
+        if self.openai_api_key or self.openai_base_url:
+            return "openai"
+        return "anthropic" if self.anthropic_api_key or self.anthropic_base_url else "demo"
 
     @property
     def warnings(self) -> tuple[str, ...]:

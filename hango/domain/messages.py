@@ -62,19 +62,29 @@ class TextBlock:
 
 @attrs.frozen
 class ThinkingBlock:
-    """A model's reasoning; if signed, it is sent back to its provider unchanged."""
+    """A model's reasoning; if signed, it is sent back to its provider unchanged.
+
+    Attributes:
+        provider: who signed it; None where that is not known.
+    """
 
     TYPE: ClassVar = "thinking"
     thinking: str
     signature: str = ""
+    provider: str | None = None
 
 
 @attrs.frozen
 class RedactedThinkingBlock:
-    """Reasoning that the provider encrypted; sent back unchanged."""
+    """Reasoning that the provider encrypted; sent back unchanged.
+
+    Attributes:
+        provider: who encrypted it; None where that is not known.
+    """
 
     TYPE: ClassVar = "redacted_thinking"
     data: str
+    provider: str | None = None
 
 
 @attrs.frozen

@@ -4,7 +4,8 @@ Rule: a provider sends one request and yields what arrives.  It does not retry, 
 anything between two calls.  Providers fit `hango.agent.ports.Provider` by shape.
 """
 
+from hango.providers.anthropic import AnthropicProvider
 from hango.providers.demo import DemoProvider
 from hango.providers.openai import OpenAIProvider, openai_provider
 
-__all__ = ["DemoProvider", "OpenAIProvider", "openai_provider"]
+__all__ = ["AnthropicProvider", "DemoProvider", "OpenAIProvider", "openai_provider"]

@@ -39,12 +39,15 @@ def data_folder() -> Iterator[tuple[Path, str]]:
         shutil.rmtree(folder)
 
 
+_SETTINGS = ("HANGO_", "OPENAI_", "ANTHROPIC_", "OTEL_")
+
+
 def environment(**settings: str) -> Mapping[str, str]:
     """Return this process's environment with these settings, and no others of hango."""
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("HANGO_", "OPENAI_", "OTEL_")) and name.lower() != "http_proxy"
+        if not name.startswith(_SETTINGS) and name.lower() != "http_proxy"
     }
     return kept | {"PYTHONUNBUFFERED": "1"} | settings
 

@@ -17,6 +17,7 @@ from hango.testing.plugin import make_seeded_tenant, sql
 
 from support.embedded import temporary_folder
 from support.llm_server import delta, error_reply, finish, serve_llm, sse, stream_reply
+from support.messages_wire import message, text, use
 from support.processes import COMMAND, environment, hango, started, until
 
 PROMPT = "What time is it in Tokyo and in Berlin?"
@@ -108,6 +109,22 @@ async def test_the_provider_whose_key_is_set_answers(database: str) -> None:
     assert first.out == second.out == "from the server\n"
     assert llm.received[0].headers["authorization"] == "Bearer sk-test"
     assert llm.received[1].body["model"] == "another"
+
+
+async def test_a_model_is_named_with_its_provider(database: str) -> None:
+    """`--model anthropic/…` asks Anthropic's API, whatever else is set; the run is done with a tool."""
+    asks = message(use(0, "toolu_1", "get_time", '{"timezone": "Asia/Tokyo"}'), reason="tool_use")
+    says = message(text(0, "from the ", "other server"))
+    settings = {"ANTHROPIC_API_KEY": "sk-ant", "OPENAI_API_KEY": "sk-x", "HANGO_DATABASE_URL": database}
+    async with serve_llm(stream_reply(asks), stream_reply(says)) as llm:
+        done = await hango(
+            "run", "hello", "--model", "anthropic/claude-x", **settings, ANTHROPIC_BASE_URL=llm.url
+        )
+    assert (done.code, done.out) == (0, "from the other server\n")
+    first, second = llm.received
+    assert (first.target, first.headers["x-api-key"]) == ("/v1/messages", "sk-ant")
+    assert first.body["model"] == "claude-x"
+    assert "Asia/Tokyo" in second.raw.decode()
 
 
 async def test_a_failed_run_exits_with_1_and_says_why(database: str) -> None:

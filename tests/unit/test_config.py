@@ -249,6 +249,9 @@ def test_what_is_shown_can_be_set_again() -> None:
         ({}, "demo"),
         ({"OPENAI_API_KEY": "sk-1"}, "openai"),
         ({"OPENAI_BASE_URL": "http://localhost:11434/v1"}, "openai"),
+        ({"ANTHROPIC_API_KEY": "sk-1"}, "anthropic"),
+        ({"ANTHROPIC_BASE_URL": "http://localhost:11434"}, "anthropic"),
+        ({"ANTHROPIC_API_KEY": "sk-1", "OPENAI_API_KEY": "sk-2"}, "openai"),
         ({"OPENAI_API_KEY": "sk-1", "HANGO_DEFAULT_PROVIDER": "mine"}, "mine"),
     ],
 )

@@ -27,6 +27,7 @@ def test_what_users_may_import_is_pinned() -> None:
     """Removing a name breaks users; adding one is a promise."""
     assert hango.__all__ == [
         "Agent",
+        "AnthropicProvider",
         "BeforeToolEvent",
         "Block",
         "BlockStart",

@@ -55,6 +55,7 @@ class ThinkingBlockJson(_BlockModel):
     type: Literal["thinking"]
     thinking: str
     signature: str = ""
+    provider: str | None = Field(None, description="Who signed it.")
 
 
 class RedactedThinkingBlockJson(_BlockModel):
@@ -62,6 +63,7 @@ class RedactedThinkingBlockJson(_BlockModel):
 
     type: Literal["redacted_thinking"]
     data: str
+    provider: str | None = Field(None, description="Who encrypted it.")
 
 
 class ToolUseBlockJson(_BlockModel):
