@@ -30,6 +30,7 @@ __all__ = [
     "LoopBusy",
     "LoopOutcome",
     "Message",
+    "ModelOptions",
     "OpaqueBlock",
     "Outcome",
     "Plugins",

@@ -24,6 +24,7 @@ from hango.domain import Effects as Effects
 from hango.domain import InputDelta as InputDelta
 from hango.domain import Limits as Limits
 from hango.domain import Message as Message
+from hango.domain import ModelOptions as ModelOptions
 from hango.domain import OpaqueBlock as OpaqueBlock
 from hango.domain import PromptMessage as PromptMessage
 from hango.domain import ProviderEvent as ProviderEvent

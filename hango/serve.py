@@ -156,6 +156,7 @@ def _web_settings(settings: Settings, plugins: Plugins) -> WebSettings:
         tools=frozenset(plugins.registry.names()),
         guardrails=frozenset(plugins.guardrails),
         verifiers=frozenset(plugins.verifiers),
+        made_providers=plugins.made_providers(),
     )
     return WebSettings(
         registered,

@@ -164,6 +164,7 @@ class ExecutionBuilder:
             guardrails=[self.guardrails[name] for name in agent.guardrails],
             completion=self._gate(agent.completion),
             threads=self.threads,
+            options=agent.model_options,
         )
 
     def _gate(self, gate: Gate | None) -> Completion | None:

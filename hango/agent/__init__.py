@@ -21,11 +21,13 @@ from hango.agent.ports import (
     EventSink,
     ExecutionOptions,
     LoopLimits,
+    OptionsChecker,
     Provider,
     RunOptions,
     Toolbox,
     Transcript,
 )
+from hango.agent.provider_border import check_model_options
 
 __all__ = [
     "NULL_SINK",
@@ -39,6 +41,7 @@ __all__ = [
     "Guardrail",
     "Loop",
     "LoopLimits",
+    "OptionsChecker",
     "Outcome",
     "Provider",
     "RunOptions",
@@ -51,5 +54,6 @@ __all__ = [
     "Verdict",
     "Verifier",
     "all_todos_done",
+    "check_model_options",
     "loop_unsupported",
 ]

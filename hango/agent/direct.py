@@ -21,10 +21,12 @@ from hango.agent.guardrails import Guardrail
 from hango.agent.loop import AgentLoop
 from hango.agent.memory import MemoryLedger, MemoryTranscript
 from hango.agent.ports import NULL_SINK, ExecutionOptions, LoopLimits, Provider, Toolbox
+from hango.agent.provider_border import check_model_options
 from hango.domain import (
     ErrorCode,
     Interrupted,
     Limits,
+    ModelOptions,
     OutcomeStatus,
     RunError,
     RunOutcome,
@@ -67,6 +69,7 @@ class Agent:
         guardrails: asked before every tool call, in this order.
         completion: the gate that a run has to pass before it is done.
         limits: a field that is None means the default of the setting; but there is no `run_deadline`.
+        model_options: what it asks of its model.
         does, soul: the former names of `description` and `instructions`; always the same as these.
     """
 
@@ -81,6 +84,7 @@ class Agent:
     guardrails: Sequence[Guardrail] = ()
     completion: Completion | None = None
     limits: Limits = attrs.field(factory=Limits)
+    model_options: ModelOptions = attrs.field(factory=ModelOptions)
     does: str = attrs.Factory(lambda self: self.description, takes_self=True)
     soul: str = attrs.Factory(lambda self: self.instructions, takes_self=True)
 
@@ -112,6 +116,8 @@ class Agent:
         if not isinstance(self.limits, Limits):
             raise InvalidInput("must be a Limits", field="limits")
         _check_limits(self.limits)
+        if not isinstance(self.model_options, ModelOptions):
+            raise InvalidInput("must be a ModelOptions", field="model_options")
 
     def loop(self, provider: Provider, toolkit: ToolSource) -> Loop:
         """Return a loop that runs the agent in this process."""
@@ -221,16 +227,17 @@ class Loop:
             raise InvalidInput("must be a string", field="prompt")
         if ignored := self.unsupported():
             _log.warning("agent %r: a run in this process ignores %s", self._agent.name, ignored)
+        loop = self._loop((opts or RunOpts()).model or self._agent.model)
         self._state, ended = "running", "error"
         try:
-            outcome = await self._execute(prompt, (opts or RunOpts()).model or self._agent.model)
+            outcome = await self._execute(loop, prompt)
             ended = "idle" if outcome.status == "done" else outcome.status
         finally:
             self._state = ended
         return outcome
 
-    async def _execute(self, prompt: str, model: str) -> Outcome:
-        loop, deadline = self._loop(model), self._agent.limits.run_deadline
+    async def _execute(self, loop: AgentLoop, prompt: str) -> Outcome:
+        deadline = self._agent.limits.run_deadline
         outcome: RunOutcome | Interrupted | None = None
         with trio.move_on_after(math.inf if deadline is None else deadline):
             outcome = await loop.run(new_id(), (TextBlock(prompt),), NULL_SINK, ExecutionOptions())
@@ -247,10 +254,13 @@ class Loop:
         timeout = limits.tool_timeout or TOOL_TIMEOUT
         # a toolkit of the user's own need not know of agents with tools
         own = {"tools": self._agent.tools} if self._agent.tools else {}
+        toolbox = self._toolkit.toolbox(timeout=timeout, **own)
+        names = [tool.name for tool in toolbox.definitions()]
+        check_model_options(self._provider, model, self._agent.model_options, names)
         return AgentLoop(
             run_id=new_id(),
             provider=self._provider,
-            tools=self._toolkit.toolbox(timeout=timeout, **own),
+            tools=toolbox,
             transcript=MemoryTranscript(),
             ledger=MemoryLedger(),
             model=model,
@@ -265,6 +275,7 @@ class Loop:
             guardrails=self._agent.guardrails,
             completion=self._agent.completion,
             threads=self._threads,
+            options=self._agent.model_options,
         )
 
 

@@ -49,6 +49,7 @@ from hango.domain import (
     Interrupted,
     Ledger,
     Message,
+    ModelOptions,
     NewMessage,
     ProviderRequest,
     RunError,
@@ -81,6 +82,7 @@ class AgentLoop:
         completion: the gate that a run has to pass before it is done; None for no gate.
         threads: where sync guardrails and verifiers run.
         history: what earlier runs of the session have found out about its messages, or nothing yet.
+        options: what the agent asks of the model.
         _events: told of the run's progress.
         _finished: turns that are finished and stored.
         _input: the run's input while it is not stored; then empty.
@@ -102,6 +104,7 @@ class AgentLoop:
     completion: Completion | None = None
     threads: CallbackThreads = attrs.field(factory=CallbackThreads)
     history: SessionHistory = attrs.field(factory=SessionHistory)
+    options: ModelOptions = attrs.field(factory=ModelOptions)
     _events: EventSink = attrs.field(default=NULL_SINK, init=False)
     _finished: int = attrs.field(default=0, init=False)
     _input: tuple[NewMessage, ...] = attrs.field(default=(), init=False)
@@ -175,7 +178,8 @@ class AgentLoop:
             ),
             tools=tuple(self.tools.definitions()),
             turn=turn,
-            max_tokens=self.limits.max_tokens,
+            max_tokens=self.options.max_tokens_within(self.limits.max_tokens),
+            options=self.options.in_turn(turn),
         )
         self._events.emit(TurnStarted(self.run_id, turn))
         return await call_model(

@@ -16,6 +16,7 @@ import attrs
 from hango.domain import (
     Ledger,
     Message,
+    ModelOptions,
     NewMessage,
     ProviderEvent,
     ProviderRequest,
@@ -47,6 +48,20 @@ class Provider(Protocol):
 
         Raises:
             ProviderError: the call failed, on entry or between events; subclasses say how.
+        """
+        ...
+
+
+class OptionsChecker(Protocol):
+    """A provider that takes model options; one without this method takes none."""
+
+    def check_options(self, model: str, options: ModelOptions) -> None:
+        """Check that the API has what *options* asks for; called when an agent is written.
+
+        Their types and general bounds are checked already; nothing that waits may be done here.
+
+        Raises:
+            InvalidInput: its field is the name of the first option that cannot be sent.
         """
         ...
 

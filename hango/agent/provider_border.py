@@ -6,7 +6,7 @@ Rule: whatever a provider raises or yields costs its run and nothing else (rule 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 
 import attrs
@@ -18,6 +18,7 @@ from hango.domain import (
     BlockStart,
     BlockStop,
     InputDelta,
+    ModelOptions,
     OpaqueBlock,
     ProviderEvent,
     RedactedThinkingBlock,
@@ -32,8 +33,15 @@ from hango.domain import (
     Usage,
     UsageUpdate,
 )
-from hango.errors import ContextExceeded, ProviderError, ProviderStreamBroken, UnsupportedStop
-from hango.safe_errors import describe, error_message, format_frames
+from hango.domain.model_options import TOOL_CHOICES
+from hango.errors import (
+    ContextExceeded,
+    InvalidInput,
+    ProviderError,
+    ProviderStreamBroken,
+    UnsupportedStop,
+)
+from hango.safe_errors import describe, error_message, format_frames, is_ctrl_c
 
 _EVENTS = (
     BlockStart
@@ -63,6 +71,54 @@ def provider_name(provider: Provider) -> str:
     except BaseException as error:  # noqa: BLE001  # the border to foreign code
         raise as_provider_error(error) from None
     return name
+
+
+def check_model_options(
+    provider: Provider | None, model: str, options: ModelOptions, tools: Collection[str]
+) -> None:
+    """Check that *provider* can send *options*.
+
+    Args:
+        provider: of the agent; None where it is not registered, which leaves out its own check.
+        model: the agent's.
+        options: the agent's.
+        tools: names of those that the agent may call.
+
+    Raises:
+        InvalidInput: the first option that cannot be used; its field begins with `model_options`.
+    """
+    try:
+        options.check()
+        _check_tool_choice(options.tool_choice, tools)
+        if provider is not None:
+            _ask_provider(provider, model, options)
+    except InvalidInput as error:
+        field = f"model_options.{error.field}" if error.field else "model_options"
+        raise InvalidInput(str(error), field=field) from None
+
+
+def _check_tool_choice(choice: str | None, tools: Collection[str]) -> None:
+    if choice is not None and choice not in TOOL_CHOICES and choice not in tools:
+        raise InvalidInput("is not a tool that this agent may call", field="tool_choice")
+
+
+def _ask_provider(provider: Provider, model: str, options: ModelOptions) -> None:
+    given = options.given()
+    if not given:
+        return
+    name = provider_name(provider)
+    check = getattr(provider, "check_options", None)
+    if check is None:
+        raise InvalidInput(f"provider {name} has no such option", field=next(iter(given)))
+    try:
+        check(model, options)
+    except InvalidInput:
+        raise
+    except BaseException as error:  # the border to foreign code
+        if is_ctrl_c(error):
+            raise
+        _log.error("provider %s: check_options raised %s", name, format_frames(error))
+        raise InvalidInput(f"provider {name} cannot check them: {describe(error)}") from None
 
 
 def as_provider_error(error: BaseException) -> ProviderError:

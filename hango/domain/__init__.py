@@ -54,6 +54,7 @@ from hango.domain.messages import (
     joined_text,
     sum_usage,
 )
+from hango.domain.model_options import ModelOptions
 from hango.domain.runs import (
     TRANSITIONS,
     ErrorCode,
@@ -97,6 +98,7 @@ __all__ = [
     "Limits",
     "Message",
     "MessageRole",
+    "ModelOptions",
     "NewMessage",
     "OpaqueBlock",
     "OutcomeStatus",

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import attrs
 
+from hango.domain.model_options import ModelOptions
 from hango.domain.values import JsonObject
 
 
@@ -143,6 +144,7 @@ class AgentDefinition:
         tools: names it may call; empty means every registered tool.
         guardrails: names of those asked before each tool call, in this order.
         completion: the gate a run that is done has to pass; None lets all pass.
+        model_options: what it asks of its model.
     """
 
     id: UUID
@@ -156,6 +158,7 @@ class AgentDefinition:
     guardrails: tuple[str, ...]
     completion: Gate | None
     limits: Limits
+    model_options: ModelOptions
     created_at: datetime
 
 

@@ -15,6 +15,7 @@ from hango.domain.messages import (
     ToolUseBlock,
     Usage,
 )
+from hango.domain.model_options import ModelOptions
 from hango.domain.tools import ToolDefinition
 
 # --- to a provider --------------------------------------------------------------------------
@@ -37,6 +38,7 @@ class ProviderRequest:
         messages: oldest first, valid for the strictest API (rule 14 of the design).
         turn: number of the turn; a provider that must make up a call id derives it from this.
         max_tokens: bound on the answer; None leaves it to the provider.
+        options: what the agent asks of the model, in this turn; its `max_tokens` is in the above.
     """
 
     model: str
@@ -45,6 +47,7 @@ class ProviderRequest:
     tools: tuple[ToolDefinition, ...]
     turn: int
     max_tokens: int | None = None
+    options: ModelOptions = attrs.field(factory=ModelOptions)
 
 
 # --- from a provider ------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from hango.db.connections import Connection
 from hango.db.pool import Pool
 from hango.db.queries import QUERIES, Query
 from hango.db.units import execute
-from hango.domain import AgentDefinition, Gate, Limits, new_id
+from hango.domain import AgentDefinition, Gate, Limits, ModelOptions, new_id
 from hango.errors import AlreadyExists, NotFound, UniqueViolation
 from hango.store import rows
 from hango.store.pages import MAX_PAGE_BYTES, Page
@@ -38,6 +38,7 @@ class NewAgent:
     guardrails: tuple[str, ...] = ()
     completion: Gate | None = None
     limits: Limits = attrs.field(factory=Limits)
+    model_options: ModelOptions = attrs.field(factory=ModelOptions)
 
     @classmethod
     def of(cls, agent: AgentDefinition) -> NewAgent:
@@ -150,6 +151,7 @@ async def _store(  # what two statements take
             guardrails=[clean_text(guardrail) for guardrail in agent.guardrails],
             completion=rows.dump_gate(agent.completion),
             limits=rows.dump_limits(agent.limits),
+            model_options=rows.dump_model_options(agent.model_options),
             actor_id=actor,
             audit_id=new_id(),
         )

@@ -25,6 +25,7 @@ from hango.domain import (
     Gate,
     Limits,
     Message,
+    ModelOptions,
     NewMessage,
     Result,
     Run,
@@ -86,9 +87,8 @@ def audit_event(row: Row) -> AuditEvent:
 
 def agent(row: Row) -> AgentDefinition:
     """Read a row of ``agents``."""
-    return _structured(
-        row, AgentDefinition, limits=_loaded(row["limits"]), completion=_loaded(row["completion"])
-    )
+    parsed = {name: _loaded(row[name]) for name in ("limits", "completion", "model_options")}
+    return _structured(row, AgentDefinition, **parsed)
 
 
 def session(row: Row) -> Session:
@@ -160,6 +160,11 @@ def dump_result(result: Result) -> str:
 def dump_limits(limits: Limits) -> str:
     """Write limits for a json column; those not set are left out."""
     return dump_json(attrs.asdict(limits, filter=lambda _, value: value is not None))
+
+
+def dump_model_options(options: ModelOptions) -> str:
+    """Write model options for a json column; those not set are left out."""
+    return dump_json(options.given())
 
 
 def dump_gate(gate: Gate | None) -> str | None:

@@ -14,7 +14,7 @@ import attrs
 import trio
 
 from hango.call_ids import CallIds
-from hango.domain import Block, BlockStart, ProviderEvent, ProviderRequest, ToolUseBlock
+from hango.domain import Block, BlockStart, ModelOptions, ProviderEvent, ProviderRequest, ToolUseBlock
 from hango.testing.requests import check_request
 from hango.testing.scripts import Answer, Step, as_answer
 
@@ -46,6 +46,9 @@ class FakeProvider:
     def calls(self) -> int:
         """How often it was asked."""
         return len(self.requests)
+
+    def check_options(self, model: str, options: ModelOptions) -> None:
+        """Take all model options; they are in `requests`."""
 
     async def wait_for_calls(self, count: int) -> None:
         """Wait until it has been asked *count* times."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import attrs
 from quart import Response, request
 
+from hango.agent import check_model_options
 from hango.domain import AgentDefinition
 from hango.store.agents import Agents, NewAgent
 from hango.web.auth import administrator, scope
@@ -26,6 +27,8 @@ from hango.web.wire import (
 )
 
 _TAG = "agents"
+# Whether the options can be sent depends on these
+_BEARING_ON_OPTIONS = frozenset({"provider", "model", "tools", "model_options"})
 _AGENTS, _AGENT = "/v1/agents", "/v1/agents/{agent_id}"
 
 
@@ -49,6 +52,7 @@ class AgentRoutes:
         user = administrator()
         body = await read_body(NewAgentBody, self.registered)
         wanted = _changed(NewAgent(body.slug, body.slug, body.provider, body.model), body)
+        self._check_options(wanted)
         agent = await self.agents.create(user.tenant_id, wanted, actor=user.id)
         return json_response(AgentJson.of(agent), 201, {"Location": f"/v1/agents/{agent.id}"})
 
@@ -83,10 +87,18 @@ class AgentRoutes:
         body = await read_body(AgentChangeBody, self.registered)
 
         def change(now: AgentDefinition) -> NewAgent:
-            return _changed(NewAgent.of(now), body)
+            changed = _changed(NewAgent.of(now), body)
+            if body.model_fields_set & _BEARING_ON_OPTIONS:
+                self._check_options(changed)
+            return changed
 
         agent = await self.agents.update(user.tenant_id, stored.id, change, actor=user.id)
         return json_response(AgentJson.of(agent))
+
+    def _check_options(self, agent: NewAgent) -> None:
+        provider = self.registered.made_providers.get(agent.provider)
+        tools = agent.tools or self.registered.tools
+        check_model_options(provider, agent.model, agent.model_options, tools)
 
 
 def _changed(agent: NewAgent, body: AgentChangeBody) -> NewAgent:

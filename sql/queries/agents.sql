@@ -3,9 +3,9 @@
 -- name: insert_agent
 with created as (
     insert into agents (id, tenant_id, slug, name, provider, model, system_prompt, tools, guardrails,
-                        completion, limits)
+                        completion, limits, model_options)
     values ($agent_id, $tenant_id, $slug, $name, $provider, $model, $system_prompt, $tools,
-            $guardrails, $completion, $limits)
+            $guardrails, $completion, $limits, $model_options)
     returning *
 ), audited as (
     insert into audit_events (id, tenant_id, actor_id, action, target_kind, target_id)
@@ -26,7 +26,7 @@ with before as (
     update agents
        set slug = $slug, name = $name, provider = $provider, model = $model,
            system_prompt = $system_prompt, tools = $tools, guardrails = $guardrails,
-           completion = $completion, limits = $limits
+           completion = $completion, limits = $limits, model_options = $model_options
      where id = $agent_id and tenant_id = $tenant_id
     returning *
 ), audited as (
@@ -48,7 +48,7 @@ select * from agents where id = $agent_id and tenant_id = $tenant_id;
 select * from agents where slug = $slug and tenant_id = $tenant_id;
 
 -- name: list_agents
--- Newest first, $limit at most, and no more than $max_bytes of prompts, but for the first.
+-- Newest first, $limit at most, and no more than $max_bytes of prompts and options, but for the first.
 with page as (
     select *
       from agents
@@ -58,7 +58,7 @@ with page as (
      limit $limit + 1
 ), sized as (
     select page.*, row_number() over listed as place, count(*) over () as found,
-           sum(octet_length(system_prompt)) over listed as bytes
+           sum(octet_length(system_prompt) + octet_length(model_options::text)) over listed as bytes
       from page
     window listed as (order by id desc)
 )

@@ -12,9 +12,11 @@ import trio
 
 from hango.db.pool import Pool
 from hango.domain import Role, Session, User, new_id
+from hango.providers import DemoProvider, OpenAIProvider
 from hango.store import Stores
 from hango.store.accounts import Accounts
 from hango.store.queue import RunQueue
+from hango.testing import FakeProvider
 from hango.testing.plugin import SeededTenant, make_seeded_tenant, sql
 from hango.testing.serving import Server, running_server
 from hango.web.app import WebSettings
@@ -27,10 +29,11 @@ __all__ = ["Server"]
 
 SETTINGS = WebSettings(
     Registered(
-        providers={"fake", "demo"},
+        providers={"fake", "demo", "openai"},
         tools={"get_time", "http_fetch"},
         guardrails={"no_shell"},
         verifiers={"all_todos_done"},
+        made_providers={"fake": FakeProvider([]), "demo": DemoProvider(), "openai": OpenAIProvider()},
     ),
     max_body=256 * 1024,
     max_live_runs=3,

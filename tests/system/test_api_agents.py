@@ -17,6 +17,15 @@ COACH = {"slug": "coach", "provider": "fake", "model": "model-1"}
 GATE = {"verify": "all_todos_done", "max_attempts": 3}
 
 LIMITS = ("max_iterations", "tool_timeout", "run_deadline", "max_tokens", "stream_retries")
+OPTIONS = (
+    "temperature",
+    "top_p",
+    "max_tokens",
+    "reasoning_effort",
+    "thinking_budget",
+    "tool_choice",
+    "parallel_tool_calls",
+)
 
 
 async def test_an_agent_is_stored_with_its_defaults(api: Api) -> None:
@@ -36,6 +45,7 @@ async def test_an_agent_is_stored_with_its_defaults(api: Api) -> None:
         "guardrails": [],
         "completion": None,
         "limits": dict.fromkeys(LIMITS),
+        "model_options": dict.fromkeys(OPTIONS) | {"stop_sequences": [], "extra": {}},
     }
 
 
@@ -49,6 +59,8 @@ async def test_everything_of_an_agent_can_be_said_and_sent_back(api: Api) -> Non
         "completion": GATE,
         "limits": dict.fromkeys(LIMITS)
         | {"tool_timeout": 1.5, "run_deadline": 60, "stream_retries": 0},
+        "model_options": dict.fromkeys(OPTIONS)
+        | {"top_p": 0.9, "tool_choice": "get_time", "stop_sequences": ["END"], "extra": {"seed": 7}},
     }
     async with api.as_role(Role.OWNER) as client:
         created = (await client.post("/v1/agents", json=whole)).json()
@@ -121,7 +133,7 @@ async def test_what_is_stored_is_not_checked_again(api: Api) -> None:
         ({"name": "n" * 201}, "name"),
         ({"name": "Co\u202each"}, "name"),
         ({"model": "m" * 201}, "model"),
-        ({"provider": "openai"}, "provider"),
+        ({"provider": "nowhere"}, "provider"),
         ({"provider": ["fake"]}, "provider"),
         ({"model": ""}, "model"),
         ({"model": 4}, "model"),
@@ -268,3 +280,46 @@ async def test_what_changed_of_an_agent_is_on_record_without_its_text(api: Api) 
     assert gone["completion"] == {"length": None, "sha256": None}
     assert set(gone) == {"completion", "tools"}
     assert named == {}
+
+
+async def test_model_options_are_stored_and_replaced_as_a_whole(api: Api) -> None:
+    """What is written is read; a change of something else keeps them; an empty object removes them."""
+    options = {"temperature": 0.2, "tool_choice": "get_time", "stop_sequences": ["END"]}
+    async with api.as_role(Role.ADMIN) as client:
+        created = await client.post("/v1/agents", json=COACH | {"model_options": options})
+        place = created.headers["location"]
+        renamed = await client.patch(place, json={"name": "Coach"})
+        replaced = await client.patch(place, json={"model_options": {"top_p": 1}})
+        removed = await client.patch(place, json={"model_options": {}})
+    assert created.status_code == 201
+    assert renamed.json()["model_options"] == created.json()["model_options"]
+    assert created.json()["model_options"].items() >= options.items()
+    assert replaced.json()["model_options"].items() >= {"temperature": None, "top_p": 1.0}.items()
+    assert not any(removed.json()["model_options"].values())
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"model_options": {"temperature": 3}}, "model_options.temperature"),
+        ({"model_options": {"reasoning_effort": "huge"}}, "model_options.reasoning_effort"),
+        ({"model_options": {"tool_choice": "no_such_tool"}}, "model_options.tool_choice"),
+        ({"model_options": {"colour": 1}}, "model_options.colour"),
+        ({"model_options": {"extra": {"n": 2}}, "provider": "openai"}, "model_options.extra.n"),
+        ({"model_options": {"top_p": 0.5}, "provider": "demo"}, "model_options.top_p"),
+        ({"provider": "openai"}, "model_options.thinking_budget"),
+        ({"tools": ["http_fetch"]}, "model_options.tool_choice"),
+    ],
+    ids=str,
+)
+async def test_an_option_that_cannot_be_sent_is_refused_when_it_is_written(
+    api: Api, change: dict[str, object], field: str
+) -> None:
+    """By its bounds, by the adapter of the provider, and when provider or tools change under it."""
+    options = {"thinking_budget": 2000, "tool_choice": "get_time"}
+    async with api.as_role(Role.ADMIN) as client:
+        created = await client.post("/v1/agents", json=COACH | {"model_options": options})
+        refused = await client.patch(created.headers["location"], json=change)
+        kept = await client.get(created.headers["location"])
+    assert is_problem(refused, 422, "invalid", field)
+    assert kept.json() == created.json()

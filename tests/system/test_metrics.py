@@ -97,7 +97,8 @@ async def test_without_a_health_port_the_api_answers_the_metrics(database: str) 
 
 def test_every_fenced_write_is_counted_from_the_start() -> None:
     """The names that the store counts rejected writes by are those that start at 0."""
-    written = re.findall(r'fence\.(?:write|store)\(\s*"(\w+)"', (STORE / "claims.py").read_text("utf-8"))
+    claims = (STORE / "claims.py").read_text("utf-8")
+    written = re.findall(r'fence\.(?:write|store)\(\s*"(\w+)"', claims)
     recorded = re.findall(
         r'= QUERIES\["((?:begin|finish)_\w+)"\]', (STORE / "tool_ledger.py").read_text()
     )

@@ -21,7 +21,7 @@ from hango import (
     Verifier,
     tool,
 )
-from hango.domain import Effects
+from hango.domain import Effects, ModelOptions
 from hango.errors import InvalidInput, LoopBusy, RegistrationError
 from hango.testing import FakeProvider, call, hanging, text, waiting
 
@@ -75,6 +75,18 @@ def made_with(field: str, value: object) -> Agent:
         *((made_with(word, 5), word) for word in ("description", "instructions", "model")),
         (made_with("completion", passes), "completion"),
         (made_with("limits", {"max_iterations": 3}), "limits"),
+        (made_with("model_options", {"top_p": 1}), "model_options"),
+        *(
+            (made_with("model_options", options), f"model_options.{next(iter(options.given()))}")
+            for options in (
+                ModelOptions(temperature=float("nan")),
+                ModelOptions(top_p=0),
+                ModelOptions(max_tokens=True),
+                ModelOptions(tool_choice="no_such_tool"),
+                ModelOptions(stop_sequences=("",)),
+                ModelOptions(extra={"x": {1, 2}}),
+            )
+        ),
         (guarded_by(deny, "no shells"), "guardrails.1"),
         (guarded_by(None), "guardrails.0"),
         *(

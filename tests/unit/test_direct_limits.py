@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from hango import Agent, Completion, Limits, RunResult, Toolkit, tool
+from hango import Agent, Completion, Limits, ModelOptions, RunResult, Toolkit, tool
 from hango.domain import Effects
 from hango.testing import Answer, FakeProvider, answer, call, hanging, text
 
@@ -20,6 +20,19 @@ async def test_the_tokens_of_an_answer_are_asked_for(tokens: int | None) -> None
     async with Toolkit() as toolkit:
         await Agent("a", limits=Limits(max_tokens=tokens)).loop(provider, toolkit).run("do it")
     assert [request.max_tokens for request in provider.requests] == [tokens] * 2
+
+
+async def test_a_forced_tool_is_asked_for_in_the_first_answer_only() -> None:
+    """Asked for in each, no run would end; the others are sent in all, with the smaller bound."""
+    provider = FakeProvider([call("get_time"), text("hi")])
+    options = ModelOptions(temperature=0.5, max_tokens=50, tool_choice="get_time")
+    agent = Agent("a", limits=Limits(max_tokens=77), model_options=options)
+    async with Toolkit() as toolkit:
+        outcome = await agent.loop(provider, toolkit).run("do it")
+    assert outcome.status == "done"
+    assert [request.options.tool_choice for request in provider.requests] == ["get_time", None]
+    assert [request.options.temperature for request in provider.requests] == [0.5] * 2
+    assert [request.max_tokens for request in provider.requests] == [50] * 2
 
 
 @pytest.mark.rule(17)

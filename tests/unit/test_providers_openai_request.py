@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from typing import cast
 
+import attrs
 import pytest
 
 from hango.domain import (
     Block,
     Effects,
     JsonObject,
+    ModelOptions,
     OpaqueBlock,
     PromptMessage,
     ProviderRequest,
@@ -287,3 +289,47 @@ def test_a_tool_that_can_be_made_can_be_sent(depth: int) -> None:
         assert depth > 54
     else:
         assert body(user(TextBlock("hi")), tools=(tool.definition,))["tools"]
+
+
+TOOL = ToolDefinition("get_time", "Tell the time.", {"type": "object", "properties": {}})
+
+
+@pytest.mark.parametrize(
+    ("options", "fields"),
+    [
+        (ModelOptions(), {}),
+        (ModelOptions(temperature=0, top_p=0.5), {"temperature": 0, "top_p": 0.5}),
+        (ModelOptions(reasoning_effort="low"), {"reasoning_effort": "low"}),
+        (ModelOptions(stop_sequences=("a", "b")), {"stop": ["a", "b"]}),
+        (ModelOptions(tool_choice="required"), {"tool_choice": "required"}),
+        (
+            ModelOptions(tool_choice="get_time", parallel_tool_calls=False),
+            {
+                "tool_choice": {"type": "function", "function": {"name": "get_time"}},
+                "parallel_tool_calls": False,
+            },
+        ),
+        (ModelOptions(extra={"seed": 7, "model": "other"}), {"seed": 7}),
+    ],
+    ids=str,
+)
+def test_options_become_fields(options: ModelOptions, fields: dict[str, object]) -> None:
+    """And nothing else is sent; `extra` replaces nothing of hango's."""
+    conversation = (user(TextBlock("hi")),)
+    without = ProviderRequest("m", "", conversation, (TOOL,), 1)
+    plain, asked = (
+        cast(
+            "dict[str, object]",
+            json.loads(build_request(request, provider="p", max_tokens_field="max_tokens")),
+        )
+        for request in (without, attrs.evolve(without, options=options))
+    )
+    assert asked == plain | fields
+
+
+def test_choices_of_tools_are_not_sent_without_tools() -> None:
+    """OpenAI refuses such a request."""
+    options = ModelOptions(tool_choice="none", parallel_tool_calls=True)
+    request = ProviderRequest("m", "", (user(TextBlock("hi")),), (), 1, options=options)
+    sent_body = build_request(request, provider="p", max_tokens_field="max_tokens")
+    assert not {"tool_choice", "parallel_tool_calls"} & json.loads(sent_body).keys()

@@ -45,6 +45,7 @@ def test_what_users_may_import_is_pinned() -> None:
         "LoopBusy",
         "LoopOutcome",
         "Message",
+        "ModelOptions",
         "OpaqueBlock",
         "Outcome",
         "Plugins",

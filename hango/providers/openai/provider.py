@@ -12,12 +12,13 @@ import attrs
 import httpx
 
 from hango.call_ids import CallIds
-from hango.domain import ProviderEvent, ProviderRequest
+from hango.domain import ModelOptions, ProviderEvent, ProviderRequest
 from hango.errors import InvalidInput
 from hango.providers.endpoint import HEADERS, check_key, read_base_url, stripped
 from hango.providers.failures import unsendable
 from hango.providers.http import HttpRequest
 from hango.providers.openai.answer import ChatAnswer
+from hango.providers.openai.options import check_options
 from hango.providers.openai.request import build_request
 from hango.providers.stream import TAIL_TIMEOUT, open_answer
 
@@ -68,6 +69,10 @@ class OpenAIProvider:
         answer = ChatAnswer(self.name, CallIds.after(request), offered)
         async with open_answer(self._call(request), answer, self.tail_timeout) as events:
             yield events
+
+    def check_options(self, model: str, options: ModelOptions) -> None:  # noqa: ARG002 - the same for all
+        """Check model options; see `hango.agent.ports.OptionsChecker`."""
+        check_options(options, self.name)
 
     def _call(self, request: ProviderRequest) -> HttpRequest:
         headers = dict(HEADERS)

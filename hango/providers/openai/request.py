@@ -22,6 +22,7 @@ from hango.domain import (
 from hango.domain.names import api_name, is_api_name
 from hango.domain.tools import NO_OUTPUT
 from hango.providers.openai.calls import RETURNED
+from hango.providers.openai.options import option_fields
 from hango.providers.openai.reasoning import REASONING_FIELDS
 
 # The API has no field for a failed call, so its text begins with this
@@ -40,6 +41,7 @@ def build_request(request: ProviderRequest, *, provider: str, max_tokens_field: 
         InvalidInput: something in it is not JSON.
     """
     body: dict[str, object] = {
+        **option_fields(request),  # first: `extra` replaces nothing of hango's
         "model": request.model,
         "messages": _messages(request, provider),
         "stream": True,

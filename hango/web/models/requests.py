@@ -7,7 +7,7 @@ here is refused.  The names that an agent uses are looked up in the context of t
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Annotated, ClassVar, Literal, Never, cast
 
 import attrs
@@ -23,18 +23,28 @@ from pydantic import (
     model_validator,
 )
 
+from hango.agent import Provider
 from hango.domain import (
     Block,
     Gate,
     JsonObject,
     Limits,
+    ModelOptions,
     Role,
     TextBlock,
     ToolResultBlock,
     ToolUseBlock,
     UserStatus,
 )
+from hango.domain.model_options import (
+    EFFORTS,
+    MAX_STOP_SEQUENCE,
+    MAX_STOP_SEQUENCES,
+    MAX_TEMPERATURE,
+    MAX_TOKENS,
+)
 from hango.domain.names import (
+    API_NAME,
     MAX_EMAIL,
     MAX_NAME,
     SLUG,
@@ -49,7 +59,6 @@ from hango.web.models.blocks import ContentOf
 MAX_ITERATIONS = 1000
 MAX_TOOL_TIMEOUT = 3600  # seconds
 MAX_RUN_DEADLINE = 24 * 3600  # seconds
-MAX_TOKENS = 10_000_000
 MAX_STREAM_RETRIES = 10
 MAX_ATTEMPTS = 100
 
@@ -59,12 +68,13 @@ _ABSENT: Never = cast("Never", None)
 
 @attrs.frozen
 class Registered:
-    """The names this server has registered, which agents may use."""
+    """What this server has registered, which agents may use: names, and the providers themselves."""
 
     providers: Collection[str] = frozenset()
     tools: Collection[str] = frozenset()
     guardrails: Collection[str] = frozenset()
     verifiers: Collection[str] = frozenset()
+    made_providers: Mapping[str, Provider] = attrs.field(factory=dict)
 
 
 class RequestBody(BaseModel):
@@ -111,6 +121,12 @@ Name = Annotated[
     str,
     AfterValidator(check_name),
     WithJsonSchema({"type": "string", "pattern": r"\S", "maxLength": MAX_NAME}),
+]
+Effort = Annotated[str, Field(json_schema_extra={"enum": list(EFFORTS)})]
+ToolChoice = Annotated[str, WithJsonSchema({"type": "string", "pattern": f"^{API_NAME}$"})]
+StopSequences = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=MAX_STOP_SEQUENCE)], ...],
+    Field(strict=False, max_length=MAX_STOP_SEQUENCES),
 ]
 Title = Annotated[
     str, AfterValidator(check_title), WithJsonSchema({"type": "string", "maxLength": MAX_NAME})
@@ -205,6 +221,29 @@ class NewLimitsBody(RequestBody):
     )
 
 
+class NewModelOptionsBody(RequestBody):
+    """What the agent asks of its model; null, or not given: the provider's default."""
+
+    temperature: float | None = Field(None, ge=0, le=MAX_TEMPERATURE)
+    top_p: float | None = Field(None, gt=0, le=1)
+    max_tokens: int | None = Field(
+        None, ge=1, le=MAX_TOKENS, description="Of one answer; the smaller of this and the limit's."
+    )
+    reasoning_effort: Effort | None = None
+    thinking_budget: int | None = Field(
+        None, ge=1, le=MAX_TOKENS, description="Tokens of reasoning in one answer."
+    )
+    tool_choice: ToolChoice | None = Field(
+        None,
+        description="`auto`, `none`, `required`, or a tool's name; the last two: for the first answer.",
+    )
+    parallel_tool_calls: bool | None = None
+    stop_sequences: StopSequences = ()
+    extra: JsonObject = Field(
+        {}, description="Further members of the provider's request, sent as they are."
+    )
+
+
 class AgentChangeBody(RequestBody):
     """Members that are not given stay; lists and limits are replaced as a whole."""
 
@@ -225,6 +264,9 @@ class AgentChangeBody(RequestBody):
     ] = _ABSENT
     completion: Annotated[NewGateBody, AfterValidator(lambda it: Gate(**dict(it)))] | None = _ABSENT
     limits: Annotated[NewLimitsBody, AfterValidator(lambda it: Limits(**dict(it)))] = _ABSENT
+    model_options: Annotated[
+        NewModelOptionsBody, AfterValidator(lambda it: ModelOptions(**dict(it)))
+    ] = _ABSENT
 
 
 class NewAgentBody(AgentChangeBody):

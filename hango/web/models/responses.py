@@ -108,6 +108,20 @@ class LimitsJson(Answer):
     )
 
 
+class ModelOptionsJson(Answer):
+    """What an agent asks of its model; null: the provider's default."""
+
+    temperature: float | None
+    top_p: float | None
+    max_tokens: int | None = Field(description="Of one answer; the smaller of this and the limit's.")
+    reasoning_effort: str | None
+    thinking_budget: int | None
+    tool_choice: str | None
+    parallel_tool_calls: bool | None
+    stop_sequences: list[str]
+    extra: Object
+
+
 class AgentJson(Answer):
     """A model with instructions, tools and limits."""
 
@@ -121,6 +135,7 @@ class AgentJson(Answer):
     guardrails: list[str]
     completion: GateJson | None
     limits: LimitsJson
+    model_options: ModelOptionsJson
     created_at: Time
 
 
