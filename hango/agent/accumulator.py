@@ -5,6 +5,8 @@ Rule: any sequence of events becomes blocks that can be stored and sent back.  N
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 
 from hango.agent.blocks import MAX_BLOCK, OpenBlock, checked_usage, finish_blocks
@@ -99,6 +101,11 @@ class Accumulator:
     def empty(self) -> bool:
         """Whether no content has arrived yet, so that the call may be repeated."""
         return not self._calls and all(started.empty for started in self._blocks)
+
+    @property
+    def started(self) -> Sequence[OpenBlock]:
+        """All blocks, in the order they started; they grow as the answer arrives."""
+        return self._blocks
 
     @property
     def usage(self) -> Usage | None:

@@ -71,12 +71,15 @@ def finish_blocks(started: Iterable[OpenBlock], turn: int, *, whole: bool) -> tu
     """
     parts = PartsCleaner()
     ordered = sorted(started, key=lambda it: it.index)
-    found = [_finish(it, parts, whole=(whole or it.stopped) and not it.cut) for it in ordered]
+    found = [finish_block(it, parts, whole=(whole or it.stopped) and not it.cut) for it in ordered]
     return tuple(_with_ids([block for block in found if block is not None], turn))
 
 
-def _finish(started: OpenBlock, parts: PartsCleaner, *, whole: bool) -> Block | None:
-    """Return the finished block; None if there is nothing to keep."""
+def finish_block(started: OpenBlock, parts: PartsCleaner, *, whole: bool) -> Block | None:
+    """Return the finished block; None if there is nothing to keep.
+
+    *parts* is shared by the blocks of an answer, which are finished in the order of their indexes.
+    """
     match started.block:
         case TextBlock():
             text = cut_text(started.streamed, MAX_BLOCK)
