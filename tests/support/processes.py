@@ -20,6 +20,13 @@ from hango.embedded import embedded_postgres
 # Warnings are errors, as in the tests; trio-asyncio has one on Python 3.12 and 3.13.
 _WARNINGS = ("-W", "error", "-W", "ignore:'AbstractChildWatcher' is deprecated:DeprecationWarning")
 COMMAND = (sys.executable, *_WARNINGS, "-m", "hango.cli")
+# Undoes what nohup does to its children, where the tests themselves were started by it.
+_UNDO = """
+import os, signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+_HEARING_HANGUPS = (sys.executable, "-c", _UNDO)
 _LONGEST = 60.0  # seconds; a process that says nothing for so long hangs
 # A test's server may lose everything in a power cut.
 _FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
@@ -134,8 +141,9 @@ async def started(*arguments: str, ignoring: str = "", **settings: str) -> Async
         settings: of its environment.
     """
     shell = ("/bin/sh", "-c", f'trap "" {ignoring}; exec "$@"', "sh") if ignoring else ()
+    hears = _HEARING_HANGUPS if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else ()
     process = await trio.lowlevel.open_process(
-        [*shell, *COMMAND, *arguments],
+        [*hears, *shell, *COMMAND, *arguments],
         env=environment(**settings),
         stdin=None,
         stdout=-1,
