@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import AbstractContextManager, contextmanager
 
 import trio
 
 from hango.db.migrations import migrate
-from hango.embedded import embedded_postgres
-from hango.testing.databases import temporary_database, with_database
+from hango.testing.databases import postgres_server, temporary_database
 
 SERVER_SETTING = "HANGO_BENCH_DATABASE_URL"
 """Names, with a superuser's URL, a server on this machine to use instead of an embedded one."""
@@ -22,18 +17,9 @@ SERVER_SETTING = "HANGO_BENCH_DATABASE_URL"
 _SETTINGS = {"checkpoint_timeout": "1h", "max_wal_size": "8GB", "max_connections": "200"}
 
 
-@contextmanager
-def bench_server() -> Iterator[str]:
+def bench_server() -> AbstractContextManager[str]:
     """Run a Postgres; yields a superuser's URL of its maintenance database."""
-    if url := os.environ.get(SERVER_SETTING):
-        yield url
-        return
-    folder = Path(tempfile.mkdtemp(prefix="hango-bench-"))
-    try:
-        with embedded_postgres(folder, settings=_SETTINGS) as dsn:
-            yield with_database(dsn, "postgres")
-    finally:
-        shutil.rmtree(folder)
+    return postgres_server(SERVER_SETTING, _SETTINGS)
 
 
 @contextmanager

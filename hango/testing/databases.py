@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -34,20 +34,26 @@ _LONGEST = (
 
 
 @contextmanager
-def postgres_server() -> Iterator[str]:
+def postgres_server(
+    named_by: str = SERVER_SETTING, settings: Mapping[str, str] = _FAST
+) -> Iterator[str]:
     """Have a Postgres; yields a superuser's URL of its maintenance database.
+
+    Args:
+        named_by: the variable that may name a server to use.
+        settings: of the one that is started otherwise.
 
     Raises:
         EmbeddedPostgresError: none is named, and none can be started here.
     """
-    url = os.environ.get(SERVER_SETTING)
+    url = os.environ.get(named_by)
     if url:
         yield url
         return
     # not pytest's tmp_path: below a folder that only root may enter, no other user's server can run
     folder = Path(tempfile.mkdtemp(prefix="hango-test-"))
     try:
-        with embedded_postgres(folder, settings=_FAST) as dsn:
+        with embedded_postgres(folder, settings=settings) as dsn:
             yield with_database(dsn, "postgres")
     finally:
         shutil.rmtree(folder)
