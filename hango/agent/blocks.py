@@ -23,13 +23,12 @@ from hango.domain import (
     ToolUseBlock,
     Usage,
 )
+from hango.domain.defaults import MAX_TOKEN_COUNT
 from hango.errors import InvalidInput
 from hango.text import join_surrogates
 
 # Bytes of one block: as much as a client may send in one request (HANGO_MAX_BODY).
 MAX_BLOCK = 1024 * 1024
-# Tokens; a larger number is no count, and no database column holds it.
-MAX_COUNT = 2**53
 # Bytes of a call's name, and of its id; APIs allow 64 to 128 characters.
 MAX_NAME = 256
 
@@ -148,7 +147,7 @@ def _object(value: object, parts: PartsCleaner) -> JsonObject | None:
 def checked_usage(usage: Usage) -> Usage:
     """Return *usage*; a count that is no count is 0."""
     counts = attrs.astuple(usage)
-    return Usage(*(n if type(n) is int and 0 <= n <= MAX_COUNT else 0 for n in counts))
+    return Usage(*(n if type(n) is int and 0 <= n <= MAX_TOKEN_COUNT else 0 for n in counts))
 
 
 def _with_ids(blocks: Sequence[Block], turn: int) -> Iterator[Block]:

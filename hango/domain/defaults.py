@@ -20,4 +20,5 @@ TOOL_TIMEOUT: Final = 30.0  # seconds
 TOOL_RESULT_LIMIT: Final = 256 * 1024  # bytes of UTF-8
 MAX_ITERATIONS: Final = 20  # provider calls in one run
 MAX_TOOL_CALLS: Final = 64  # calls that one answer may ask for
+MAX_TOKEN_COUNT: Final = 2**53  # a larger number is no count, and no database column holds it
 STREAM_RETRIES: Final = 2  # of an answer that broke off; more breaks are a flaw of server or model

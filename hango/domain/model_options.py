@@ -23,7 +23,6 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 MAX_STOP_SEQUENCES = 16
 MAX_STOP_SEQUENCE = 200  # characters
 MAX_EXTRA = 16 * 1024  # characters of JSON
-MAX_SCHEMA = 64 * 1024  # characters of JSON
 # Values of `tool_choice` beside the names of tools
 TOOL_CHOICES = ("auto", "none", "required")
 

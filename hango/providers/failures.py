@@ -16,7 +16,7 @@ from http import HTTPStatus
 import attrs
 
 from hango.codec import cut_text
-from hango.errors import ContextExceeded, ProviderError
+from hango.errors import ContextExceeded, ProviderError, UnsupportedStop
 from hango.redaction import redact
 
 MAX_MESSAGE = 600  # bytes of the provider's own message, which is stored on the run
@@ -212,6 +212,12 @@ def plain_name(text: str) -> str:
     """Return a provider's error name as a metric label; empty for "error", which says nothing."""
     name = re.sub(r"[^\w.-]+", "_", text, flags=re.ASCII).strip("_")[:64]
     return "" if name == "error" else name
+
+
+def unknown_stop(provider: str, label: str) -> UnsupportedStop:
+    """Return the error for an answer that ended for an unknown reason."""
+    name = plain_name(label) or "unknown"
+    return UnsupportedStop(f"{provider} stopped for a reason hango does not know: {name}", code=name)
 
 
 def _plain(text: str) -> str:

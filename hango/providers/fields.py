@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 from hango.codec import clean_part
 from hango.domain import JsonObject
+from hango.domain.defaults import MAX_TOKEN_COUNT
 from hango.errors import InvalidInput
-
-MAX_COUNT = 2**53  # a number beyond it is no count of tokens, and no database column holds it
 
 
 def as_text(value: object) -> str:
@@ -32,7 +31,7 @@ def count_at(parent: JsonObject, key: str) -> int | None:
     value = parent.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return int(value) if 0 <= value <= MAX_COUNT else None
+    return int(value) if 0 <= value <= MAX_TOKEN_COUNT else None
 
 
 def storable(value: JsonObject) -> JsonObject:

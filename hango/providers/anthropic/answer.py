@@ -26,7 +26,6 @@ from hango.domain import (
     Usage,
     UsageUpdate,
 )
-from hango.errors import UnsupportedStop
 from hango.providers import failures
 from hango.providers.anthropic.blocks import MessageBlock, start_block
 from hango.providers.fields import as_text, count_at, object_at, objects_in
@@ -184,10 +183,7 @@ class MessageAnswer:
             return StopReason.TOOL_USE
         if label in _STOPS:
             return _STOPS[label]
-        name = failures.plain_name(label) or "unknown"
-        raise UnsupportedStop(
-            f"{self._provider} stopped for a reason hango does not know: {name}", code=name
-        )
+        raise failures.unknown_stop(self._provider, label)
 
     def _refusal(self) -> Iterator[ProviderEvent]:
         """Say why the model refused, as a text of its own: people and later turns should know."""

@@ -28,7 +28,6 @@ from hango.domain import (
     Usage,
     UsageUpdate,
 )
-from hango.errors import UnsupportedStop
 from hango.providers import failures
 from hango.providers.fields import count_at, object_at, objects_in, storable
 from hango.providers.openai.calls import CallAssembler
@@ -180,10 +179,7 @@ class ChatAnswer:
             return StopReason.TOOL_USE
         if label in _STOPS:
             return _STOPS[label]
-        name = failures.plain_name(label) or "unknown"
-        raise UnsupportedStop(
-            f"{self._provider} stopped for a reason hango does not know: {name}", code=name
-        )
+        raise failures.unknown_stop(self._provider, label)
 
     def _to_send_back(self) -> JsonObject:
         """Return what the server wants back with this answer, for `request`; may be empty."""
