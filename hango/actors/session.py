@@ -27,7 +27,7 @@ from hango.safe_errors import leaves
 from hango.store.claims import Claim
 from hango.telemetry import logs
 from hango.telemetry.run_log import log_claim, log_end
-from hango.telemetry.run_trace import Links, RunTrace, traced
+from hango.telemetry.run_trace import RunTrace, traced
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ async def session(
 @contextmanager
 def _observed(claim: Claim, events: EventSink) -> Iterator[RunTrace]:
     """Trace and log an execution, from its claim to its end."""
-    run, links = claim.run, Links(claim.links.request, claim.links.previous_span_id)
+    run = claim.run
     with (
         logs.bind(
             tenant_id=run.tenant_id,
@@ -90,7 +90,7 @@ def _observed(claim: Claim, events: EventSink) -> Iterator[RunTrace]:
             trace_id=run.trace_id,
             span_id=run.span_id,
         ),
-        traced(run, links, events, lease=claim.lease.left) as trace,
+        traced(run, claim.links, events, lease=claim.lease.left) as trace,
     ):
         log_claim(run)
         try:

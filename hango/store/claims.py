@@ -36,6 +36,7 @@ from hango.store.fence import Fence
 from hango.store.journal import APPEND_MESSAGES, END_TURN, RELEASE_RUN, SETTLE_RUN, Journal
 from hango.store.lease import Lease
 from hango.store.tool_ledger import EffectLedger
+from hango.telemetry.run_trace import Links
 
 LOAD_EXECUTION = QUERIES["load_execution"]
 READ_TRANSCRIPT = QUERIES["read_transcript"]
@@ -62,19 +63,6 @@ class Execution:
     agent: AgentDefinition | None
 
 
-@attrs.frozen
-class TraceLinks:
-    """What an execution's trace refers to.
-
-    Attributes:
-        request: the ``traceparent`` of the request that created the run.
-        previous_span_id: the root of the execution before this one, in the run's own trace.
-    """
-
-    request: str | None = None
-    previous_span_id: str | None = None
-
-
 @attrs.define(eq=False)
 class Claim:
     """The right to execute one run, and the only handle that can write for it.
@@ -95,7 +83,7 @@ class Claim:
     cancelled: bool = False
     draining: bool = False
     more_in_line: bool = False
-    links: TraceLinks = attrs.field(factory=TraceLinks)
+    links: Links = attrs.field(factory=Links)
 
     @classmethod
     def of(
@@ -106,7 +94,7 @@ class Claim:
         *,
         lease_ttl: float,
         asked_at: float,
-        links: TraceLinks = TraceLinks(),
+        links: Links,
     ) -> Claim:
         """Return the handle of a run just claimed.
 
@@ -172,13 +160,13 @@ class Claim:
             StoreUnavailable: the database stayed away until the deadline.
         """
         columns = rows.message_columns(messages)
-        row, _ = await self._fence.store(
+        row, is_new = await self._fence.store(
             "append",
             APPEND_MESSAGES,
             lambda status: self._fence.holds(status) and bool(status["stored"]),
             columns,
         )
-        return rows.stored_messages(messages, columns, self.run.session_id, row)
+        return rows.stored_messages(messages, columns, self.run.session_id, row) if is_new else []
 
     async def end_turn(self, boundary: TurnEnd) -> tuple[Message | None, bool]:
         """Store the boundary of a turn; return its message as stored, and whether the run may go on.
@@ -186,7 +174,7 @@ class Claim:
         The message is None when it was there already.  Raises as `append`.
         """
         columns, asked_at = rows.message_columns([boundary.message]), trio.current_time()
-        row, status = await self._fence.store(
+        row, is_new = await self._fence.store(
             "end_turn",
             END_TURN,
             lambda status: self._fence.holds(status) and status["resume_turn"] == boundary.turn,
@@ -197,13 +185,13 @@ class Claim:
             rejected=boundary.rejected,
         )
         self._fence.turn_ended(boundary.turn)
-        if row:  # else an earlier call had renewed the lease, and it is not known when
-            self.lease.renew(asked_at)
-        answer = row or status
-        self.cancelled = self.cancelled or bool(answer and answer["cancelled"])
-        stored = rows.stored_messages([boundary.message], columns, self.run.session_id, row)
+        self.cancelled = self.cancelled or bool(row["cancelled"])
         may_go_on = not (self.cancelled or self.draining)
-        return (stored[0] if stored else None), may_go_on
+        if not is_new:  # an earlier call had renewed the lease, and it is not known when
+            return None, may_go_on
+        self.lease.renew(asked_at)
+        (stored,) = rows.stored_messages([boundary.message], columns, self.run.session_id, row)
+        return stored, may_go_on
 
     @property
     def in_doubt(self) -> bool:
@@ -282,15 +270,14 @@ class Claim:
         return outcome.state
 
     async def _release(self, interrupted: Interrupted) -> RunState:
-        row, status = await self._fence.store(
+        row, _ = await self._fence.store(
             "release",
             RELEASE_RUN,
             self._fence.settled,
             rows.message_columns(interrupted.messages),
             final_message_id=_last_answer(interrupted.messages),
         )
-        answer = row or status
-        return RunState(answer["state"] if answer else RunState.QUEUED)
+        return RunState(row["state"])
 
 
 def _last_answer(messages: Sequence[NewMessage]) -> UUID | None:

@@ -99,11 +99,11 @@ class Fence:
         already_applied: Callable[[Row], bool],
         messages: Mapping[str, Sequence[object]],
         **values: object,
-    ) -> tuple[Row | None, Row | None]:
+    ) -> tuple[Row, bool]:
         """Store *messages* and what goes with them, through the journal; else as `write`.
 
         Returns:
-            The item's row, and None; or None and the run's status, when an earlier try or call was
+            The item's row and True; or the run's status and False, when an earlier try or call was
             applied already.
         """
         ids = messages["message_ids"]
@@ -112,15 +112,15 @@ class Fence:
         item, pool = Item(fenced | values, messages), self._pool.keeping_place()
         send = partial(self._journal.write, pool, statement, item)
 
-        async def attempt() -> tuple[Row | None, Row | None]:
+        async def attempt() -> tuple[Row, bool]:
             nonlocal send
             once, send = send, partial(write_alone, pool, statement, item)  # a repeat goes alone
             try:
                 if (row := await once(deadline=self._patience())) is not None:
-                    return row, None
+                    return row, True
             except UniqueViolation:
                 pass  # the message is there: by us, or by who owns the run now; the status tells which
-            return None, await self._found_applied(pool, write, already_applied, last_id)
+            return await self._found_applied(pool, write, already_applied, last_id), False
 
         # Only of what stores messages: the calls of a turn write their effects at the same time.
         self.in_doubt = self.in_doubt or last_id is not None

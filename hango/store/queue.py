@@ -20,10 +20,11 @@ from hango.db.queries import QUERIES, Row
 from hango.domain import ErrorCode, RunState
 from hango.errors import NotSent, StoreUnavailable, UniqueViolation
 from hango.store import rows
-from hango.store.claims import Claim, ClaimKey, TraceLinks
+from hango.store.claims import Claim, ClaimKey
 from hango.store.journal import Journal
 from hango.store.lease import MARGIN
 from hango.telemetry import logs, metrics, names
+from hango.telemetry.run_trace import Links
 
 _log = logging.getLogger(__name__)
 
@@ -199,7 +200,7 @@ class RunQueue:
             rows.run(answer),
             lease_ttl=self.lease_ttl,
             asked_at=asked_at,
-            links=TraceLinks(answer["request_trace"], answer["previous_span_id"]),
+            links=Links(answer["request_trace"], answer["previous_span_id"]),
         )
         claim.more_in_line = answer["more_in_line"]
         return claim

@@ -191,7 +191,7 @@ def stored_messages(
     messages: Sequence[NewMessage],
     columns: Mapping[str, Sequence[object]],
     session_id: UUID,
-    row: Row | None,
+    row: Row,
 ) -> list[Message]:
     """Return *messages* as they are stored, by what `message_columns` made of them.
 
@@ -199,10 +199,8 @@ def stored_messages(
         messages: as they were to be stored.
         columns: as they were sent.
         session_id: their session.
-        row: the answer to the write, which has the seq before and the time; None for nothing stored.
+        row: the answer to the write, which has the seq before and the time.
     """
-    if row is None:
-        return []
     sent = enumerate(zip(messages, columns["contents"], strict=True), row["seq_before"] + 1)
     return [
         Message(

@@ -72,8 +72,8 @@ class Links:
         previous_span_id: the root of the execution before this one.
     """
 
-    request: str | None
-    previous_span_id: str | None
+    request: str | None = None
+    previous_span_id: str | None = None
 
 
 @attrs.define(eq=False)
