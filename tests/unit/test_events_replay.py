@@ -322,3 +322,24 @@ def test_what_may_be_cut_is_not_shown_while_it_is_open() -> None:
     stored, _ = accumulator.answer().content
     assert text_of(stored).startswith(text_of(shown))
     assert len(text_of(shown)) == 520_000
+
+
+@pytest.mark.parametrize(
+    ("claim_epoch", "turn", "restarts", "is_shown"),
+    [
+        (2, 1, 0, True),
+        (1, 1, 0, False),
+        (3, 1, 0, False),
+        (2, 2, 0, False),
+        (2, 1, RESTARTS - 2, True),
+        (2, 1, RESTARTS - 1, False),
+    ],
+)
+def test_only_the_open_answer_of_this_claim_and_turn_is_shown(
+    claim_epoch: int, turn: int, restarts: int, *, is_shown: bool
+) -> None:
+    """Another was left by a process that lost the run; one of the last generation is not shown yet."""
+    answer = OpenAnswer(turn, claim_epoch, restarts, (TextBlock("late"),))
+    content = RunContent(RunState.RUNNING, 2, (), answer)
+    names = [event.name for event in events_after(content, -1)]
+    assert ("block.delta" in names) is is_shown
